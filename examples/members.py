@@ -1,0 +1,50 @@
+"""Starts the members of an example: real processes, which share a store URL and a barrier to meet at."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import socket
+import sys
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+import memfabric_hybrid as mf
+
+__all__ = ["Barrier", "check", "free_url", "run", "spawn"]
+
+DEADLINE_S = 30.0
+spawn = multiprocessing.get_context("spawn")
+
+
+def check(code: int) -> None:
+    """Every call returns 0 or a negative code; the last error says what was wrong and what to do."""
+    if code != 0:
+        sys.exit(f"failed with {code}: {mf.get_last_err_msg()}")
+
+
+def free_url() -> str:
+    """An address for a store on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def run(member: Callable[..., None], ranks: int, *arguments: Any, deadline_s: float = DEADLINE_S) -> int:
+    """Calls `member(store_url, together, *arguments)` in as many processes as ranks; 0 if all of them ended well."""
+    together = spawn.Barrier(ranks, timeout=DEADLINE_S)
+    url = free_url()
+    members = [spawn.Process(target=member, args=(url, together, *arguments), daemon=True) for _ in range(ranks)]
+    for process in members:
+        process.start()
+    running = {process.sentinel: process for process in members}
+    while running:
+        ended = multiprocessing.connection.wait(list(running), timeout=deadline_s)
+        for sentinel in ended:
+            process = running.pop(int(sentinel))  # type: ignore[call-overload]
+            process.join()
+            if process.exitcode != 0:
+                together.abort()  # whoever waits for it need not wait for the deadline
+        if not ended:
+            break
+    return int(any(process.exitcode != 0 for process in members))

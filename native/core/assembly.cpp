@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/assembly.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "core/cpu.h"
+#include "core/last_error.h"
+#include "core/layout.h"
+
+namespace memfabric {
+namespace {
+
+constexpr std::uint64_t kOneMember = 1;
+constexpr std::uint64_t kOneGather = std::uint64_t{1} << 16;
+constexpr std::uint32_t round_of(std::uint64_t arrivals) { return static_cast<std::uint32_t>(arrivals >> 32); }
+constexpr std::uint64_t members_of(std::uint64_t arrivals) { return arrivals & 0xffff; }
+constexpr std::uint64_t gathers_of(std::uint64_t arrivals) { return arrivals >> 16 & 0xffff; }
+constexpr std::uint64_t start_of(std::uint32_t round) { return std::uint64_t{round} << 32; }
+
+constexpr std::chrono::hours kUntilRung{24};  // the leader has a deadline, and if it dies that rings
+constexpr std::size_t kShownRanks = 16;
+
+std::string call_of(std::uint32_t bytes) {
+    return bytes == 0 ? "called barrier" : "brought " + std::to_string(bytes) + " bytes to an all-gather";
+}
+
+}  // namespace
+
+struct Assembly::Waiting {
+    std::uint32_t round;
+    std::uint64_t unit;  // what our arrival added
+    Clock::time_point since;
+    Clock::time_point until;
+    bool meets_others;
+};
+
+Assembly::Assembly(Config config)
+    : config_(std::move(config)),
+      area_(*config_.area),
+      desks_(config_.page->desks(area_)),
+      count_(config_.present.size()),
+      vigil_(config_.present.size() > usable_cores()) {}
+
+Status Assembly::sit() {
+    std::uint32_t nobody = 0;
+    const std::uint32_t us = config_.rank + 1;
+    if (desks_[config_.desk].rank.compare_exchange_strong(nobody, us) || nobody == us) return Status::Ok;
+    return fail(Status::Duplicated, "%s: rank_id %u is taken by rank %u of the object, this is rank %u",
+                config_.name.c_str(), config_.desk, nobody - 1, config_.rank);
+}
+
+bool Assembly::would_complete() const {
+    return members_of(area_.arrivals.load(std::memory_order_relaxed)) + 1 == count_;
+}
+
+Status Assembly::barrier(Clock::time_point until, OtherHosts* others) {
+    return pass(nullptr, 0, nullptr, until, others);
+}
+
+Status Assembly::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                            OtherHosts* others) {
+    return pass(data, bytes, result, until, others);
+}
+
+Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                      OtherHosts* others) {
+    if (!turn_.take(until)) {
+        return fail(Status::Timeout, "%s: another thread of rank %u has been in it all the time", config_.name.c_str(),
+                    config_.rank);
+    }
+    const TurnGuard turn(turn_);
+    if (config_.board->departures() != 0) [[unlikely]] {
+        if (const Status status = check_departures(); status != Status::Ok) return status;
+    }
+    // No round can end without us, so this is the round we arrive in.
+    const std::uint32_t round = round_of(area_.arrivals.load(std::memory_order_relaxed));
+    const std::uint32_t parity = round & 1;
+    if (bytes != 0) std::memcpy(config_.page->mailbox(area_, config_.size, config_.desk, parity), data, bytes);
+    if (const Status status = arrive(round, bytes, until, others); status != Status::Ok) return status;
+    if (const Status status = verdict(round, bytes); status != Status::Ok || bytes == 0) return status;
+    // Everybody's mailboxes of this parity are safe until we arrive in the next round.
+    for (std::uint32_t desk = 0; desk < config_.size; ++desk) {
+        std::memcpy(result + std::size_t{desk} * bytes, config_.page->mailbox(area_, config_.size, desk, parity),
+                    bytes);
+    }
+    return Status::Ok;
+}
+
+Status Assembly::arrive(std::uint32_t round, std::uint32_t bytes, Clock::time_point until, OtherHosts* others) {
+    Desk& own = desks_[config_.desk];
+    own.bytes[round & 1].store(bytes, std::memory_order_relaxed);
+    own.arrived.store(round + 1, std::memory_order_relaxed);
+    const std::uint64_t unit = bytes == 0 ? kOneMember : kOneMember + kOneGather;
+    const std::uint64_t arrivals = area_.arrivals.fetch_add(unit, std::memory_order_acq_rel) + unit;
+    const bool full = members_of(arrivals) == count_;
+    if (full && others == nullptr) {
+        publish(round, arrivals);
+        return Status::Ok;
+    }
+    if (full) {
+        area_.full.store(round + 1);
+        area_.bell.ring();
+    }
+    const Waiting waiting{round, unit, Clock::now(), until, others != nullptr};
+    return others != nullptr && config_.desk == config_.present.front() ? lead(waiting, bytes, *others)
+                                                                        : follow(waiting);
+}
+
+// Waits for the end of the round.
+Status Assembly::follow(const Waiting& waiting) {
+    const Status status = wait([&] { return area_.published.load() != waiting.round; }, waiting.until);
+    if (status == Status::Ok) return Status::Ok;
+    if (!withdraw(waiting)) return waiting.meets_others ? follow_leader(waiting) : Status::Ok;
+    return status == Status::Timeout ? timed_out(waiting.round, Clock::now() - waiting.since) : status;
+}
+
+// All of this host have arrived, and the leader is among the other hosts: its outcome is ours, and it has a deadline.
+Status Assembly::follow_leader(const Waiting& waiting) {
+    const std::uint32_t leader = config_.present.front();
+    const auto ended = [&] { return area_.published.load() != waiting.round; };
+    while (!ended()) {
+        if (config_.board->gone(leader)) return ended() ? Status::Ok : check_departures();
+        area_.bell.sleep_unless([&] { return ended() || config_.board->gone(leader); }, kUntilRung);
+    }
+    return Status::Ok;
+}
+
+// Waits for the members of this host, then meets the other hosts and publishes what came of it.
+Status Assembly::lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& others) {
+    const std::uint32_t round = waiting.round;
+    const std::uint32_t parity = round & 1;
+    const auto all_here = [&] { return area_.full.load() == round + 1; };
+    if (const Status status = wait(all_here, waiting.until); status != Status::Ok && withdraw(waiting)) {
+        return status == Status::Timeout ? timed_out(round, Clock::now() - waiting.since) : status;
+    }
+    std::vector<std::byte> ours(count_ * bytes);
+    std::vector<std::byte> everybody(std::size_t{config_.size} * bytes);
+    const std::string complaint = unequal(parity);
+    for (std::size_t i = 0; i < count_ && complaint.empty() && bytes != 0; ++i) {
+        std::memcpy(ours.data() + i * bytes, config_.page->mailbox(area_, config_.size, config_.present[i], parity),
+                    bytes);
+    }
+    const Status met = others.meet(bytes, complaint, ours.data(), everybody.data(), waiting.until);
+    if (met == Status::Ok) {
+        for (std::uint32_t desk = 0; desk < config_.size && bytes != 0; ++desk) {
+            if (std::ranges::binary_search(config_.present, desk)) continue;
+            std::memcpy(config_.page->mailbox(area_, config_.size, desk, parity),
+                        everybody.data() + std::size_t{desk} * bytes, bytes);
+        }
+    } else {
+        const std::string& sentence = last_error();
+        const std::size_t length = sentence.copy(area_.verdict_text[parity], kMaxVerdictText);
+        area_.verdict_text[parity][length] = '\0';
+    }
+    area_.verdict[parity].store(static_cast<std::uint32_t>(met), std::memory_order_relaxed);
+    area_.arrivals.store(start_of(round + 1), std::memory_order_release);
+    area_.published.store(round + 1);
+    area_.bell.ring();
+    return Status::Ok;  // the verdict is read like everybody's
+}
+
+// `arrivals` is the full count of that round. May be done by several members at once; the first one wins.
+void Assembly::publish(std::uint32_t round, std::uint64_t arrivals) {
+    const std::uint64_t gathers = gathers_of(arrivals);
+    if (round == 0) area_.established.store(1, std::memory_order_relaxed);
+    const Status verdict = gathers == 0 || gathers == count_ ? Status::Ok : Status::InvalidParam;
+    area_.verdict[round & 1].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
+    area_.arrivals.compare_exchange_strong(arrivals, start_of(round + 1), std::memory_order_acq_rel);
+    std::uint32_t expected = round;
+    area_.published.compare_exchange_strong(expected, round + 1);
+    area_.bell.ring();
+}
+
+// False if the round has all its members: complete (and published, if it needs no other hosts).
+bool Assembly::withdraw(const Waiting& waiting) {
+    std::uint64_t arrivals = area_.arrivals.load();
+    while (true) {
+        if (round_of(arrivals) != waiting.round) {
+            std::uint32_t expected = waiting.round;  // whoever reset the arrivals may have died before publishing
+            area_.published.compare_exchange_strong(expected, waiting.round + 1);
+            area_.bell.ring();
+            return false;
+        }
+        if (members_of(arrivals) == count_) {
+            if (!waiting.meets_others) publish(waiting.round, arrivals);
+            return false;
+        }
+        if (area_.arrivals.compare_exchange_weak(arrivals, arrivals - waiting.unit)) {
+            desks_[config_.desk].arrived.store(waiting.round, std::memory_order_relaxed);
+            return true;
+        }
+    }
+}
+
+// Until `done()`; NotConnected when somebody who is needed is gone, Timeout.
+template <typename Done>
+Status Assembly::wait(Done done, Clock::time_point until) {
+    if (vigil_.look(done)) return Status::Ok;
+    while (!done()) {
+        const std::uint32_t departures = config_.board->departures();
+        if (departures != 0) {
+            const Status status = check_departures();
+            if (status != Status::Ok) return done() ? Status::Ok : status;
+        }
+        const auto now = Clock::now();
+        if (now >= until) return Status::Timeout;
+        area_.bell.sleep_unless([&] { return done() || config_.board->departures() != departures; }, until - now);
+    }
+    return Status::Ok;
+}
+
+Status Assembly::verdict(std::uint32_t round, std::uint32_t bytes) {
+    const std::uint32_t parity = round & 1;
+    const auto published = static_cast<Status>(area_.verdict[parity].load(std::memory_order_relaxed));
+    if (published == Status::Ok && bytes == 0) return Status::Ok;
+    if (published != Status::Ok && area_.verdict_text[parity][0] != '\0') {
+        return fail(published, "%s", area_.verdict_text[parity]);
+    }
+    const std::string complaint = unequal(parity);
+    return complaint.empty() ? Status::Ok : fail(Status::InvalidParam, "%s", complaint.c_str());
+}
+
+// A sentence if the members of this host did not all do the same in the round.
+std::string Assembly::unequal(std::uint32_t parity) const {
+    const std::uint32_t first = desks_[config_.present.front()].bytes[parity].load(std::memory_order_relaxed);
+    for (const std::uint32_t desk : config_.present) {
+        const std::uint32_t theirs = desks_[desk].bytes[parity].load(std::memory_order_relaxed);
+        if (theirs == first) continue;
+        return config_.name + ": " + rank_at(config_.present.front()) + " " + call_of(first) + ", " + rank_at(desk) +
+               " " + call_of(theirs) + "; all ranks must do the same";
+    }
+    return {};
+}
+
+// NotConnected if one of those who are needed is gone. Names a dead one rather than those who left because of it.
+Status Assembly::check_departures() {
+    const bool members_known = config_.subgroup && area_.established.load(std::memory_order_relaxed) != 0;
+    const std::uint32_t count = members_known ? config_.size : config_.page->rank_size();
+    std::uint32_t gone = kNoRank;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const std::uint32_t rank = members_known ? desks_[i].rank.load() - 1 : i;
+        if (config_.board->died(rank)) {
+            gone = rank;
+            break;
+        }
+        if (gone == kNoRank && config_.board->gone(rank)) gone = rank;
+    }
+    if (gone == kNoRank) return Status::Ok;
+    return fail(Status::NotConnected,
+                "%s: %s; destroy the object and create it again without it, or with its successor",
+                config_.name.c_str(), config_.board->why_gone(config_.board->cause_of(gone)).c_str());
+}
+
+Status Assembly::timed_out(std::uint32_t round, Clock::duration waited) {
+    std::string missing;
+    std::size_t count = 0;
+    for (const std::uint32_t desk : config_.present) {
+        if (desk == config_.desk || desks_[desk].arrived.load() == round + 1) continue;
+        if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + rank_at(desk);
+    }
+    if (count > kShownRanks) missing += ", ...";
+    return fail(Status::Timeout, "%s: %zu of %zu ranks did not arrive within %.2f s: %s", config_.name.c_str(), count,
+                static_cast<std::size_t>(count_), std::chrono::duration<double>(waited).count(), missing.c_str());
+}
+
+std::string Assembly::rank_at(std::uint32_t desk) const {
+    if (!config_.subgroup) return "rank " + std::to_string(desk);
+    const std::uint32_t rank = desks_[desk].rank.load();
+    const std::string of_object = rank == 0 ? "" : " (rank " + std::to_string(rank - 1) + " of the object)";
+    return "rank_id " + std::to_string(desk) + of_object;
+}
+
+}  // namespace memfabric

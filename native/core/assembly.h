@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A set of ranks of one host that meet round after round: barrier and all-gather in shared memory.
+//
+// A member writes what it brings into its mailbox and adds itself to the area's arrivals. The last one resets them,
+// publishes the round and wakes whoever sleeps. Budget when the others are there already: no system call, no lock that
+// another process could hold, two contended cache lines.
+//
+// All or nothing: whoever gives up (time-out, somebody is gone) takes its arrival back, unless the round has become
+// complete meanwhile: then it has succeeded. A round that is complete but not published, because the last one died in
+// between, is published by whoever notices. So in every round either all living members succeed or none does, and a
+// member that gave up arrives anew, in the same round, with its next call.
+//
+// Across hosts: when all members here have arrived, the lowest rank of this host (the leader) meets the other hosts
+// through `OtherHosts` and publishes the outcome, a failure too.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/control_page.h"
+#include "core/life_board.h"
+#include "core/status.h"
+#include "core/turn.h"
+#include "core/vigil.h"
+
+namespace memfabric {
+
+class OtherHosts {
+public:
+    virtual ~OtherHosts() = default;
+    // On the leader's thread; may block until `until`. `ours` has `bytes` from every member here, `everybody` takes as
+    // much from every rank; both in order of rank, both null for a barrier (`bytes` 0). A `complaint` that is not empty
+    // has to fail the round on all hosts. A failure leaves its sentence in the last error.
+    virtual Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
+                        std::chrono::steady_clock::time_point until) = 0;
+};
+
+// One member's place. Thread contract: any thread; calls of one process are served one after the other.
+class Assembly {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    struct Config {
+        std::shared_ptr<ControlPage> page;
+        const LifeBoard* board;
+        Area* area;
+        std::uint32_t size;                  // desks: those of other hosts have a mailbox only
+        std::vector<std::uint32_t> present;  // desks of this host, sorted
+        std::uint32_t desk;                  // ours
+        std::uint32_t rank;                  // ours, in the object
+        bool subgroup;                       // its members are known when each of them has arrived once
+        std::string name;                    // as sentences call it: "barrier of shm object 3"
+    };
+
+    explicit Assembly(Config config);
+
+    Status barrier(Clock::time_point until, OtherHosts* others = nullptr);
+    // `result` has room for `bytes` of every desk.
+    Status all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                      OtherHosts* others = nullptr);
+    Status sit();  // takes the desk of a subgroup: Duplicated when another rank has it
+
+    std::uint32_t size() const { return config_.size; }
+    std::uint32_t desk() const { return config_.desk; }
+    bool would_complete() const;  // everybody else is here: the next call will not wait
+
+private:
+    struct Waiting;
+
+    Status pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                OtherHosts* others);
+    Status arrive(std::uint32_t round, std::uint32_t bytes, Clock::time_point until, OtherHosts* others);
+    Status follow(const Waiting& waiting);
+    Status follow_leader(const Waiting& waiting);
+    Status lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& others);
+    template <typename Done>
+    Status wait(Done done, Clock::time_point until);
+    bool withdraw(const Waiting& waiting);
+    void publish(std::uint32_t round, std::uint64_t arrivals);
+    Status verdict(std::uint32_t round, std::uint32_t bytes);
+    Status check_departures();
+    Status timed_out(std::uint32_t round, Clock::duration waited);
+    std::string unequal(std::uint32_t parity) const;
+    std::string rank_at(std::uint32_t desk) const;
+
+    const Config config_;
+    Area& area_;
+    Desk* const desks_;
+    const std::uint64_t count_;  // members here
+    Turn turn_;                  // calls of one process
+    Vigil vigil_;                // under `turn_`
+};
+
+}  // namespace memfabric

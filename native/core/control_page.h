@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory in which the ranks of one object and one host meet: life words, and areas with rounds and mailboxes.
+//
+//     head │ life word of every rank │ area 0, 1, 2, … │ heap: desks and mailboxes of the areas
+//
+// One rank of the host makes it, all map it, and it lives as long as anybody has it mapped: its maker may die. The file
+// is sparse; what nobody uses takes no memory. Area 0 is everybody's, the others belong to named subgroups.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/bell.h"
+#include "core/futex.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+inline constexpr std::uint32_t kMaxGatherBytes = 64 * 1024;
+inline constexpr std::size_t kMaxSubgroupName = 63;
+inline constexpr std::size_t kMaxVerdictText = 255;
+
+// One member of an area. Its own process writes it; the others read it once the round is complete.
+struct alignas(64) Desk {
+    FutexWord arrived;                    // 1 + the round it has arrived for; for the sentence of a time-out
+    FutexWord rank;                       // 1 + its rank in the object, 0 = nobody has sat here yet
+    std::atomic<std::uint32_t> bytes[2];  // in the mailbox, by parity of the round; 0 = a barrier
+};
+
+// Where a set of members meets, round after round; assembly.h has the protocol.
+struct Area {
+    alignas(64) std::atomic<std::uint64_t> arrivals;  // round << 32 | all-gathers << 16 | members that have arrived
+    alignas(64) FutexWord published;                  // rounds that are complete
+    FutexWord full;                                   // 1 + the last round in which all members of this host arrived
+    Bell bell;                                        // rung after changes of both, and when a rank is gone
+    std::atomic<std::uint32_t> verdict[2];            // by parity of the round: 0, or why it failed
+    char verdict_text[2][kMaxVerdictText + 1];
+
+    alignas(64) std::atomic<std::uint32_t> state;  // kFree, kClaimed, kReady
+    std::atomic<std::uint32_t> established;        // 1 = a round was completed: the members are known
+    std::uint32_t size;                            // members; for subgroups
+    std::uint64_t desks_at;                        // in bytes from the start of the page
+    char name[kMaxSubgroupName + 1];
+
+    static constexpr std::uint32_t kFree = 0, kClaimed = 1, kReady = 2;
+};
+
+struct LifeLine {
+    alignas(64) FutexWord word;  // life_board.h has the values
+    FutexWord announced;         // 1 = everybody was told that the rank is gone
+    FutexWord cause;             // 1 + the rank whose departure made it leave; 0 = it left of its own accord
+};
+
+class ControlPage {
+public:
+    // A new one for `rank_size` ranks; the descriptor is the caller's.
+    static Status create(std::uint32_t rank_size, int& fd);
+    // Maps it. Checks that it is one for so many ranks.
+    static Status open(int fd, std::uint32_t rank_size, std::shared_ptr<ControlPage>& opened);
+    ~ControlPage();
+    ControlPage(const ControlPage&) = delete;
+    ControlPage& operator=(const ControlPage&) = delete;
+
+    std::uint32_t rank_size() const { return rank_size_; }
+    FutexWord& life(std::uint32_t rank) const { return lives_[rank].word; }
+    FutexWord& announced(std::uint32_t rank) const { return lives_[rank].announced; }
+    FutexWord& cause(std::uint32_t rank) const { return lives_[rank].cause; }
+    FutexWord& departures() const;  // grows whenever a rank is found dead or leaves
+
+    std::uint32_t area_count() const { return area_count_; }
+    Area& area(std::uint32_t index) const { return areas_[index]; }
+    Desk* desks(const Area& area) const { return reinterpret_cast<Desk*>(start_ + area.desks_at); }
+    // The mailbox of one member of an area with `size` desks.
+    std::byte* mailbox(const Area& area, std::uint32_t size, std::uint32_t desk, std::uint32_t parity) const;
+
+    // The area of that name, made if there is none. Null and `busy`: somebody is just making one, look again soon. Null
+    // and not busy: there is no room (NoResources; the last error says which limit).
+    Area* subgroup(const std::string& name, std::uint32_t size, bool& busy);
+
+private:
+    struct Head;
+
+    ControlPage(std::byte* start, std::uint64_t size_bytes, std::uint32_t rank_size);
+    Head& head() const;
+    std::uint64_t take_heap(std::uint64_t desks);  // where the block begins; 0 = no room
+
+    std::byte* const start_;
+    const std::uint64_t size_bytes_;
+    const std::uint32_t rank_size_;
+    const std::uint32_t area_count_;
+    LifeLine* lives_;
+    Area* areas_;
+};
+
+}  // namespace memfabric

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// May this copy run? Both sides must be memory that this process can touch, that the copy type allows, and whose owner
+// is there; afterwards, the owner must have been there all the time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/copy_request.h"
+#include "core/copy_type.h"
+#include "core/layout.h"
+#include "core/openness.h"
+#include "core/slot.h"
+#include "core/slot_table.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+struct Admission {
+    std::uint64_t since = RevocationClock::now();
+    bool touches_other_object = false;  // a side lies in another object's range: see Space::run for the consequence
+};
+
+// Thread contract: any thread that holds a Grace::Guard. What `admit` accepted stays mapped until the guard is left or
+// renewed, and after a renewal if `recheck` accepts it.
+class CopyCheck {
+public:
+    CopyCheck(const Layout& layout, const SlotTable& slots, const Openness& openness, const std::string& object_name)
+        : layout_(layout), slots_(slots), openness_(openness), object_name_(object_name) {}
+
+    Status admit(const Piece& piece, std::uint32_t type, Admission& admission) const;
+    Status admit(const std::vector<Piece>& pieces, std::uint32_t type, Admission& admission) const;
+    Status admit(const Rectangle& rectangle, std::uint32_t type, Admission& admission) const;
+
+    template <typename Request>
+    Status recheck(const Request& request, const Admission& admission) const {
+        if (RevocationClock::now() == admission.since) [[likely]]
+            return Status::Ok;
+        return recheck_all(request, admission);
+    }
+
+private:
+    Status admit(Extent source, Extent target, std::uint32_t type, Admission& admission) const;
+    Status check_side(const char* side, Extent extent, Classes wanted, const char* type_name,
+                      Admission& admission) const;
+    Status check_outside(const char* side, Extent extent, Classes wanted, const char* type_name,
+                         Admission& admission) const;
+    template <typename Request>  // Piece or Rectangle
+    Status recheck_all(const Request& request, const Admission& admission) const {
+        return recheck(source_of(request), target_of(request), admission);
+    }
+    Status recheck_all(const std::vector<Piece>& pieces, const Admission& admission) const;
+    Status recheck(Extent source, Extent target, const Admission& admission) const;
+    Status recheck_side(Extent extent, const Admission& admission) const;
+
+    const Layout& layout_;
+    const SlotTable& slots_;
+    const Openness& openness_;
+    const std::string& object_name_;
+};
+
+}  // namespace memfabric

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/host_group.h"
+
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "core/last_error.h"
+
+namespace memfabric {
+namespace {
+
+using Clock = Assembly::Clock;
+
+Clock::time_point after(std::chrono::nanoseconds timeout) { return Clock::now() + timeout; }
+
+}  // namespace
+
+Status HostGroup::join(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostGroup>& joined) {
+    std::unique_ptr<LifeBoard> board;
+    if (const Status status = LifeBoard::start(page, config.rank, config.members, board); status != Status::Ok) {
+        return status;
+    }
+    std::unique_ptr<HostGroup> group(new HostGroup(std::move(page), config, std::move(board)));
+    if (const Status status = group->everybody_->sit(); status != Status::Ok) return status;
+    joined = std::move(group);
+    return Status::Ok;
+}
+
+HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<LifeBoard> board)
+    : config_(config),
+      page_(std::move(page)),
+      board_(std::move(board)),
+      everybody_(std::make_unique<Assembly>(Assembly::Config{page_, board_.get(), &page_->area(0), config.rank_size,
+                                                             config.members, config.rank, config.rank, false,
+                                                             config.object_name})) {}
+
+Status HostGroup::check_usable() const {
+    if (left_.load(std::memory_order_acquire)) {
+        return fail(Status::InvalidParam, "%s is destroyed: the handle is closed", config_.object_name.c_str());
+    }
+    return Status::Ok;
+}
+
+Status HostGroup::barrier(std::chrono::nanoseconds timeout, OtherHosts* others) {
+    if (const Status status = check_usable(); status != Status::Ok) return status;
+    return everybody_->barrier(after(timeout), others);
+}
+
+Status HostGroup::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result,
+                             std::chrono::nanoseconds timeout, OtherHosts* others) {
+    if (const Status status = check_usable(); status != Status::Ok) return status;
+    return everybody_->all_gather(data, bytes, result, after(timeout), others);
+}
+
+Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank,
+                           std::chrono::nanoseconds timeout, Assembly*& found) {
+    if (const Status status = check_usable(); status != Status::Ok) return status;
+    const std::lock_guard lock(subgroups_mutex_);
+    auto& known = subgroups_[name];
+    if (known == nullptr) {
+        Area* area = nullptr;
+        bool busy = true;
+        for (const auto until = after(timeout); busy && area == nullptr;) {
+            area = page_->subgroup(name, size, busy);
+            if (!busy) break;
+            if (board_->departures() != 0 || Clock::now() >= until) {
+                return fail(Status::NotConnected, "%s: a rank went away while subgroup '%s' was made",
+                            config_.object_name.c_str(), name.c_str());
+            }
+            std::this_thread::yield();
+        }
+        if (area == nullptr) return Status::NoResources;
+        if (area->size != size) {
+            return fail(Status::InvalidParam, "%s: subgroup '%s' has %u ranks, this call says %u",
+                        config_.object_name.c_str(), name.c_str(), area->size, size);
+        }
+        std::vector<std::uint32_t> desks(size);
+        std::iota(desks.begin(), desks.end(), 0U);
+        auto made = std::make_unique<Assembly>(Assembly::Config{page_, board_.get(), area, size, std::move(desks), rank,
+                                                                config_.rank, true,
+                                                                "subgroup '" + name + "' of " + config_.object_name});
+        if (const Status status = made->sit(); status != Status::Ok) return status;
+        known = std::move(made);
+    }
+    if (known->size() != size || known->desk() != rank) {
+        return fail(Status::InvalidParam, "%s: in subgroup '%s' this rank is rank_id %u of %u, this call says %u of %u",
+                    config_.object_name.c_str(), name.c_str(), known->desk(), known->size(), rank, size);
+    }
+    found = known.get();
+    return Status::Ok;
+}
+
+void HostGroup::leave() {
+    if (left_.exchange(true)) return;
+    board_->leave();
+    board_->declare_gone(config_.rank, "rank " + std::to_string(config_.rank) + " has left: it destroyed the object");
+}
+
+}  // namespace memfabric

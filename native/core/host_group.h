@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of one object on this host, as one of them sees it: barrier and all-gather of all, and of named subgroups.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/assembly.h"
+#include "core/control_page.h"
+#include "core/life_board.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+// Thread contract: any thread; nothing holds a lock that a call of another kind needs. After `leave`, and in a forked
+// child, every call fails.
+class HostGroup {
+public:
+    struct Config {
+        std::uint32_t rank;
+        std::uint32_t rank_size;             // of the object, over all hosts
+        std::vector<std::uint32_t> members;  // the ranks of this host, sorted, ours among them
+        std::string object_name;             // as sentences call it: "shm object 3"
+    };
+
+    static Status join(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostGroup>& joined);
+
+    Status barrier(std::chrono::nanoseconds timeout, OtherHosts* others);
+    // `result` has room for rank_size × `bytes`.
+    Status all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, std::chrono::nanoseconds timeout,
+                      OtherHosts* others);
+    // The members of a subgroup are ranks of this host; `size` and `rank` count inside it. Which ranks of the object
+    // they are is known once each of them has arrived, and stays.
+    Status subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank, std::chrono::nanoseconds timeout,
+                    Assembly*& found);
+
+    void declare_gone(std::uint32_t rank, const std::string& reason) { board_->declare_gone(rank, reason); }
+    Status check_usable() const;
+    void leave();                         // the others' rounds fail from now on; running calls of ours end. Idempotent
+    void disown() { left_.store(true); }  // in a forked child: the rank is its parent's
+    void vanish() { board_->vanish(); }   // for tests
+
+    const Config& config() const { return config_; }
+    Assembly& everybody() { return *everybody_; }
+
+private:
+    HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<LifeBoard> board);
+
+    const Config config_;
+    const std::shared_ptr<ControlPage> page_;
+    const std::unique_ptr<LifeBoard> board_;
+    const std::unique_ptr<Assembly> everybody_;
+    std::atomic<bool> left_{false};
+    std::mutex subgroups_mutex_;
+    std::map<std::string, std::unique_ptr<Assembly>> subgroups_;
+};
+
+}  // namespace memfabric

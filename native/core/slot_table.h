@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The slots of one object: which ranks are there, and whose memory is mapped at which of the object's addresses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/copy_request.h"
+#include "core/copy_type.h"
+#include "core/layout.h"
+#include "core/reservation.h"
+#include "core/slot.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+// Thread contract: every method may be called from any thread. `check` and `recheck` never block and need a
+// Grace::Guard; changes of the mapping take turns and may wait for running copies, so they must not hold a guard.
+class SlotTable {
+public:
+    SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,
+              std::unique_ptr<Reservation> reservation);
+
+    // Maps a piece of a segment behind what the slot already holds. Copies may use it once the rank is live.
+    Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
+                  std::uint64_t size_bytes);
+    Status enliven(std::uint32_t rank);
+
+    // From now on copies that touch the rank fail with NotConnected and this reason; running ones fail soon. At once.
+    Status revoke(std::uint32_t rank, const std::string& reason);
+
+    // Revokes if nobody did, lets running copies leave and takes the memory away, or leaves that to the last view.
+    Status detach(std::uint32_t rank);
+    void detach_all(const std::string& reason);
+
+    Status pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes, std::byte*& data);
+    void unpin(std::uint32_t rank);
+
+    bool pinned() const;
+    void release_addresses();  // after detach_all, when nothing is pinned any more
+    void abandon_addresses();  // in a forked child: the same if it can be done without waiting for a lock
+
+    // `side` ("source" or "target") is for sentences. The extent must start inside the layout.
+    Status check(const char* side, Extent extent, Classes wanted, const char* type_name) const;
+    Status recheck(Extent extent, std::uint64_t since) const;
+
+    Status check_rank(std::uint32_t rank) const;
+    bool addressable(std::uintptr_t address) const;
+    std::uint64_t allocated_bytes(std::uint32_t rank, Tier tier) const;
+    bool live(std::uint32_t rank) const;
+
+private:
+    Classes classes_of(const SlotPlace& place) const;
+    Status not_live(std::uint32_t rank) const;
+    Status outside(const char* side, Extent extent, const SlotPlace& place, std::uint64_t allocated_bytes) const;
+    void trim(std::uint32_t rank);
+    void end_own_ranges(Tier tier, std::uint64_t from_offset);
+
+    const Layout layout_;
+    const std::uint32_t local_rank_;
+    const std::string object_name_;
+
+    std::vector<Slot> slots_;
+    mutable std::mutex presence_;  // reasons and changes of presence; held for moments only
+    mutable std::mutex mapping_;   // changes of the mapping and pins; held while running copies are waited for
+    std::unique_ptr<Reservation> reservation_;
+    std::uint64_t pins_ = 0;
+
+    struct OwnRange {
+        Tier tier;
+        std::uint64_t slot_offset;
+        std::uint32_t id;
+    };
+    std::vector<OwnRange> own_ranges_;  // of our own slot, as SharedRanges knows them; under the mapping mutex
+};
+
+}  // namespace memfabric

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stream.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/last_error.h"
+#include "core/stream_registry.h"
+
+namespace memfabric {
+namespace {
+
+struct Bell {
+    std::uint64_t sequence;
+    int fd;  // ours; the listener has its own descriptor of the same eventfd and may close it at any time
+};
+
+void ring(const Bell& bell) {
+    eventfd_write(bell.fd, 1);
+    ::close(bell.fd);
+}
+
+}  // namespace
+
+struct Stream::Queue {
+    mutable std::mutex mutex;
+    std::condition_variable work;      // something was submitted, or the stream closes
+    std::condition_variable progress;  // something has ended
+    std::deque<Task> tasks;
+    std::uint64_t submitted = 0;
+    std::uint64_t completed = 0;
+    Failure first_failure;
+    std::vector<Bell> bells;
+    bool closing = false;
+    std::mutex joining;  // held by whoever joins, so that a second `close` returns after the thread has ended, too
+    std::thread thread;
+
+    void run();
+};
+
+void Stream::Queue::run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+        work.wait(lock, [this] { return closing || !tasks.empty(); });
+        if (tasks.empty()) return;
+        Task task = std::move(tasks.front());
+        tasks.pop_front();
+        lock.unlock();
+        const Status status = task();
+        task = nullptr;  // what the task kept alive goes before anybody hears that it has ended
+        Failure failure{status, status == Status::Ok ? std::string() : take_last_error()};
+        lock.lock();
+        ++completed;
+        if (status != Status::Ok && first_failure.status == Status::Ok) first_failure = std::move(failure);
+        const auto due =
+            std::partition(bells.begin(), bells.end(), [this](const Bell& bell) { return bell.sequence > completed; });
+        std::for_each(due, bells.end(), ring);
+        bells.erase(due, bells.end());
+        progress.notify_all();
+    }
+}
+
+std::shared_ptr<Stream> Stream::make() {
+    StreamRegistry& registry = StreamRegistry::process();
+    std::shared_ptr<Stream> stream(new Stream(registry.next_handle()));
+    registry.add(stream->handle_, stream);
+    return stream;
+}
+
+std::shared_ptr<Stream> Stream::find(std::uint64_t handle) { return StreamRegistry::process().find(handle); }
+
+void Stream::close_all() {
+    for (const auto& stream : StreamRegistry::process().all()) stream->close();
+}
+
+Stream::Stream(std::uint64_t handle) : handle_(handle), queue_(std::make_unique<Queue>()) {}
+
+Stream::~Stream() {
+    if (mark_.in_forked_child()) {
+        static_cast<void>(queue_.release());  // destroying the parent's thread or its condition variables would hang
+        return;
+    }
+    close();
+}
+
+Status Stream::check_process() const {
+    if (!mark_.in_forked_child()) return Status::Ok;
+    return fail(Status::NotInit, "stream %" PRIu64 " belongs to the parent of this forked process; make one here",
+                handle_);
+}
+
+Status Stream::submit(Task task, std::uint64_t& sequence) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    const std::lock_guard lock(queue_->mutex);
+    if (queue_->closing) return fail(Status::InvalidParam, "stream %" PRIu64 " is closed", handle_);
+    if (queue_->submitted - queue_->completed >= kMaxPending) {
+        return fail(Status::NoResources,
+                    "stream %" PRIu64 " has %" PRIu64 " copies waiting, the most it takes; wait for some", handle_,
+                    kMaxPending);
+    }
+    if (!queue_->thread.joinable()) {
+        try {
+            queue_->thread = std::thread([queue = queue_.get()] { queue->run(); });
+        } catch (const std::system_error& error) {
+            return fail(Status::NoResources, "stream %" PRIu64 " cannot start its thread: %s", handle_, error.what());
+        }
+    }
+    queue_->tasks.push_back(std::move(task));
+    sequence = ++queue_->submitted;
+    queue_->work.notify_one();
+    return Status::Ok;
+}
+
+std::uint64_t Stream::submitted() const {
+    if (mark_.in_forked_child()) return 0;
+    const std::lock_guard lock(queue_->mutex);
+    return queue_->submitted;
+}
+
+std::uint64_t Stream::completed() const {
+    if (mark_.in_forked_child()) return 0;
+    const std::lock_guard lock(queue_->mutex);
+    return queue_->completed;
+}
+
+Status Stream::wait_for(std::uint64_t sequence, Timeout timeout) const {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    std::unique_lock lock(queue_->mutex);
+    const auto reached = [&] { return queue_->completed >= sequence; };
+    if (!timeout) {
+        queue_->progress.wait(lock, reached);
+    } else if (!queue_->progress.wait_for(lock, *timeout, reached)) {
+        return fail(Status::Timeout, "stream %" PRIu64 " has ended %" PRIu64 " of %" PRIu64 " copies after %.3f s",
+                    handle_, queue_->completed, sequence, std::chrono::duration<double>(*timeout).count());
+    }
+    return Status::Ok;
+}
+
+Status Stream::wait(Timeout timeout) {
+    if (const Status status = wait_for(submitted(), timeout); status != Status::Ok) return status;
+    const std::lock_guard lock(queue_->mutex);
+    const Failure failure = std::exchange(queue_->first_failure, {});
+    if (failure.status != Status::Ok) set_last_error(failure.sentence);
+    return failure.status;
+}
+
+Failure Stream::first_failure() const {
+    if (mark_.in_forked_child()) return {};
+    const std::lock_guard lock(queue_->mutex);
+    return queue_->first_failure;
+}
+
+Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    const int listener_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int bell_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, 0);
+    if (bell_fd < 0) {
+        const int error = errno;
+        if (listener_fd >= 0) ::close(listener_fd);
+        return fail(Status::NoResources, "stream %" PRIu64 " cannot make an eventfd: %s", handle_,
+                    std::strerror(error));
+    }
+    const Bell bell{sequence, bell_fd};
+    const std::lock_guard lock(queue_->mutex);
+    if (queue_->completed >= sequence) {
+        ring(bell);
+    } else {
+        queue_->bells.push_back(bell);
+    }
+    fd = listener_fd;
+    return Status::Ok;
+}
+
+void Stream::close() {
+    if (mark_.in_forked_child()) return;
+    StreamRegistry::process().remove(handle_);
+    {
+        const std::lock_guard lock(queue_->mutex);
+        queue_->closing = true;
+        queue_->work.notify_one();
+    }
+    const std::lock_guard joining(queue_->joining);
+    if (queue_->thread.joinable()) queue_->thread.join();
+    const std::lock_guard lock(queue_->mutex);
+    std::ranges::for_each(queue_->bells, ring);  // for work that now never comes: nobody shall wait for it
+    queue_->bells.clear();
+}
+
+}  // namespace memfabric

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of the module. Each binds one noun of the core; they convert arguments and results and decide nothing.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "core/heartbeat.h"
+#include "core/space.h"
+#include "core/stream.h"
+#include "transfer/ticket.h"
+#include "transfer/transfer_engine.h"
+
+namespace memfabric::python {
+
+// The Python objects. Each owns its core object and ends it when Python drops it.
+struct SpaceObject {
+    std::shared_ptr<Space> space;
+
+    explicit SpaceObject(const Space::Config& config);
+    ~SpaceObject() {
+        if (space != nullptr) space->close();
+    }
+};
+
+struct StreamObject {
+    std::shared_ptr<Stream> stream = Stream::make();
+};
+
+struct HeartbeatObject {
+    std::unique_ptr<Heartbeat> heartbeat;
+};
+
+struct TransferObject {
+    std::shared_ptr<TransferEngine> engine = std::make_shared<TransferEngine>();
+
+    ~TransferObject() {
+        const nanobind::gil_scoped_release released;  // it waits for peers, and threads of ours may want the GIL
+        engine.reset();
+    }
+};
+
+struct TicketObject {
+    std::shared_ptr<Ticket> ticket;
+};
+
+void bind_last_error(nanobind::module_& module);
+void bind_process(nanobind::module_& module);
+void bind_stream(nanobind::module_& module);
+void bind_heartbeat(nanobind::module_& module);
+void bind_gather(nanobind::module_& module);
+void bind_space(nanobind::module_& module);
+void bind_host_group(nanobind::module_& module);
+void bind_kernel_table(nanobind::module_& module);
+void bind_copies(nanobind::class_<SpaceObject>& space);
+void bind_transfer(nanobind::module_& module);
+void bind_transfer_moves(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);
+
+}  // namespace memfabric::python

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The copies, as BigMemory inherits them.
+//
+// copy_data goes around nanobind. Measured with Python 3.11 on a Zen 3 virtual machine: 1 byte with five positional
+// arguments takes 120 ns like this, of which the core takes 19, and 155 ns through nanobind; 4 KiB with keywords 185
+// against 257. The bar is 350 ns for 4 KiB where memcpy takes 130; looking up BmCopyType.H2G takes 90 of the rest.
+#include <array>
+#include <cstdint>
+
+#include "python_module/bindings.h"
+#include "python_module/fast_arguments.h"
+#include "python_module/number.h"
+#include "python_module/number_list.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+// Giving the GIL away and taking it back costs more than copying this much.
+constexpr std::uint64_t kKeepGilBytes = 64 * 1024;
+
+template <typename Copy>
+int run(bool keep_gil, Copy copy) {
+    if (keep_gil) return static_cast<int>(copy());
+    const nb::gil_scoped_release released;
+    return static_cast<int>(copy());
+}
+
+PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t positional_count, PyObject* keyword_names) {
+    static const Signature<6> signature("copy_data", {"src_ptr", "dst_ptr", "size", "type", "flags", "stream"}, 4);
+    std::array<PyObject*, 6> slots{};
+    if (!sort_arguments(signature, arguments, positional_count, keyword_names, slots)) return nullptr;
+    std::uint64_t source = 0;
+    std::uint64_t target = 0;
+    std::uint64_t size = 0;
+    std::uint32_t type = 0;
+    std::uint64_t flags = 0;
+    std::uint64_t stream = 0;
+    if (!to_number(slots[0], source) || !to_number(slots[1], target) || !to_number(slots[2], size) ||
+        !to_number(slots[3], type) || (slots[4] != nullptr && !to_number(slots[4], flags)) ||
+        (slots[5] != nullptr && !to_number(slots[5], stream))) [[unlikely]] {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "copy_data(src_ptr: int, dst_ptr: int, size: int, type: int, flags: int = 0, stream: int | Stream = "
+            "0): an argument is no such number, negative or too large");
+        return nullptr;
+    }
+    if (!nb::inst_ready(self)) [[unlikely]] {
+        PyErr_SetString(PyExc_TypeError, "copy_data(): __init__ of the base class was not called");
+        return nullptr;
+    }
+    Space& space = *nb::inst_ptr<SpaceObject>(self)->space;
+    return PyLong_FromLong(
+        run(size <= kKeepGilBytes, [&] { return space.copy(source, target, size, type, flags, stream); }));
+}
+
+int copy_data_batch(SpaceObject& self, const NumberList& sources, const NumberList& targets, const NumberList& sizes,
+                    U64 count, U32 type, U64 flags, U64 stream) {
+    const BatchArrays batch{sources.numbers(), targets.numbers(), sizes.numbers()};
+    return run(false, [&] { return self.space->copy_batch(batch, count, type, flags, stream); });
+}
+
+int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U64 target_pitch, U64 width, U64 height,
+                 U32 type, U64 flags) {
+    const Rectangle rectangle{reinterpret_cast<std::byte*>(target.value),       target_pitch,  //
+                              reinterpret_cast<const std::byte*>(source.value), source_pitch, width, height};
+    const bool small = width <= kKeepGilBytes && height <= kKeepGilBytes && width * height <= kKeepGilBytes;
+    return run(small, [&] { return self.space->copy_2d(rectangle, type, flags); });
+}
+
+int wait(SpaceObject& self) {
+    return run(false, [&] { return self.space->wait(); });
+}
+
+constexpr const char* kCopyDataDoc =
+    "copy_data($self, src_ptr, dst_ptr, size, type, flags=0, stream=0)\n--\n\n"
+    "Copy `size` bytes from address `src_ptr` to address `dst_ptr`.\n\n"
+    "type: a BmCopyType; it says what each side must be: L local, H local host, G global, GH global host memory. AUTO\n"
+    "takes any two sides of which one is global. A global range must lie in one rank's memory.\n"
+    "flags: 1 = asynchronous, ordered with this object's other asynchronous copies: see wait(); 4 = queue it on "
+    "`stream`\n"
+    "(a Stream or its handle). Otherwise the data is in place when the call returns.\n\n"
+    "Returns 0; -2000 for a bad address, range, size, type, stream or a closed handle; -2003 before join() and after\n"
+    "leave(); -2014 if the rank that owns the memory is not there; -2008 in a forked child. The last error says more.";
+
+constexpr const char* kCopyBatchDoc =
+    "Copy `count` independent pieces: sizes[i] bytes from src_addrs[i] to dst_addrs[i].\n\n"
+    "The three are lists or tuples of int, or one-dimensional integer buffers such as numpy arrays (64-bit ones are "
+    "used\n"
+    "without conversion), of exactly `count` items, 1 to 1048576. All pieces are checked before the first byte moves.\n"
+    "type, flags and stream are those of copy_data().\n\n"
+    "Returns 0, or the codes of copy_data(); after -2014 some pieces may have been written.";
+
+constexpr const char* kCopy2dDoc =
+    "Copy `height` rows of `width` bytes; rows start `spitch` bytes apart in the source and `dpitch` in the target.\n\n"
+    "Both pitches must be at least `width`. type and flags are those of copy_data(), without streams.\n\n"
+    "Returns 0, or the codes of copy_data().";
+
+constexpr const char* kWaitDoc =
+    "Wait for all asynchronous copies of this object.\n\n"
+    "Returns 0, or the code of the first one that failed since the last wait() (and sets the last error); -2003 "
+    "before\n"
+    "join() and after leave(); -2000 for a closed handle; -2008 in a forked child.";
+
+constexpr const char* kRankDoc =
+    "The rank whose slot contains the global address `gva`, whether or not that rank has joined.\n\n"
+    "Returns 4294967295 if the address is outside the object's range or the handle is closed.";
+
+}  // namespace
+
+void bind_copies(nb::class_<SpaceObject>& space) {
+    const auto no_flags = [] { return nb::arg("flags") = U64{0}; };
+    const auto no_stream = [] { return nb::arg("stream") = U64{0}; };
+    // CPython keeps the pointer to this table.
+    static PyMethodDef copy_data_method{"copy_data", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(copy_data)),
+                                        METH_FASTCALL | METH_KEYWORDS, kCopyDataDoc};
+    auto* type = reinterpret_cast<PyTypeObject*>(space.ptr());
+    space.attr("copy_data") = nb::steal(PyDescr_NewMethod(type, &copy_data_method));
+    space
+        .def("copy_data_batch", &copy_data_batch, nb::arg("src_addrs"), nb::arg("dst_addrs"), nb::arg("sizes"),
+             nb::arg("count"), nb::arg("type"), no_flags(), no_stream(), kCopyBatchDoc)
+        .def("copy_data_2d", &copy_data_2d, nb::arg("src_ptr"), nb::arg("spitch"), nb::arg("dst_ptr"),
+             nb::arg("dpitch"), nb::arg("width"), nb::arg("height"), nb::arg("type"), no_flags(), kCopy2dDoc)
+        .def("wait", &wait, kWaitDoc)
+        .def(
+            "get_rank_id_by_gva", [](const SpaceObject& self, U64 gva) { return self.space->rank_of(gva); },
+            nb::arg("gva"), kRankDoc);
+}
+
+}  // namespace memfabric::python

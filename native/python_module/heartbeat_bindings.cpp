@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <new>
+#include <string>
+
+#include "core/heartbeat.h"
+#include "python_module/bindings.h"
+#include "python_module/number.h"
+#include "python_module/raise.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+void init(HeartbeatObject* self, int fd, const nb::bytes& payload, U32 interval_ms) {
+    std::unique_ptr<Heartbeat> heartbeat;
+    raise_if_failed(Heartbeat::start(fd, std::string(payload.c_str(), payload.size()),
+                                     std::chrono::milliseconds(std::uint32_t{interval_ms}), heartbeat));
+    new (self) HeartbeatObject{std::move(heartbeat)};
+}
+
+void stop(HeartbeatObject& self) {
+    const nb::gil_scoped_release released;
+    self.heartbeat->stop();
+}
+
+}  // namespace
+
+void bind_heartbeat(nb::module_& module) {
+    nb::class_<HeartbeatObject>(
+        module, "Heartbeat",
+        "Sends `payload` on a duplicate of socket `fd` every `interval_ms`, first after one interval, from a native\n"
+        "thread that never needs the GIL. Nobody else may write to that socket. Ends when sending fails.")
+        .def("__init__", &init, nb::arg("fd"), nb::arg("payload"), nb::arg("interval_ms"), "Raises FabricError.")
+        .def("stop", &stop, "End the thread, at once even if the peer does not read. Idempotent.")
+        .def_prop_ro(
+            "beating", [](const HeartbeatObject& self) { return self.heartbeat->beating(); },
+            "False after stop() and once sending has failed.");
+}
+
+}  // namespace memfabric::python

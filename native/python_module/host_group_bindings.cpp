@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Barrier and all-gather, as ShareMemory inherits them.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/host_group.h"
+#include "core/last_error.h"
+#include "python_module/bindings.h"
+#include "python_module/number.h"
+#include "python_module/raise.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+// The other hosts, met by a Python function `meet(size, complaint, ours, timeout_s) -> bytes`.
+class MeetingOfHosts final : public OtherHosts {
+public:
+    explicit MeetingOfHosts(nb::object meet) : meet_(std::move(meet)) {}
+
+    Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
+                Assembly::Clock::time_point until) override {
+        const nb::gil_scoped_acquire acquired;
+        try {
+            const double left = Seconds(until - Assembly::Clock::now()).count();
+            const nb::bytes all = nb::cast<nb::bytes>(
+                meet_(bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left));
+            if (all.size() != std::size_t{bytes} * rank_size) {
+                return fail(Status::Error, "the meeting of the hosts gave %zu bytes instead of %zu", all.size(),
+                            std::size_t{bytes} * rank_size);
+            }
+            if (bytes != 0) std::memcpy(everybody, all.c_str(), all.size());
+            return Status::Ok;
+        } catch (nb::python_error& error) {
+            const nb::object value = nb::borrow(error.value());
+            set_last_error(text_of(value));
+            return nb::hasattr(value, "code") ? static_cast<Status>(nb::cast<int>(nb::int_(value.attr("code"))))
+                                              : Status::Error;
+        }
+    }
+
+    std::uint32_t members = 0;
+    std::uint32_t rank_size = 0;
+
+private:
+    std::size_t ours_bytes(std::uint32_t bytes) const { return std::size_t{members} * bytes; }
+
+    nb::object meet_;
+};
+
+// `group` is null once this rank has left; calls that run meanwhile keep theirs, and the memory goes with the last one.
+// Everything here is read and written under the GIL.
+struct HostGroupObject {
+    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<MeetingOfHosts> others;  // null: there is one host only
+    std::chrono::nanoseconds timeout{};
+    std::string object_name;
+
+    ~HostGroupObject() {
+        if (group != nullptr) group->leave();
+    }
+
+    Status check() const {
+        if (group != nullptr) return Status::Ok;
+        return fail(Status::InvalidParam, "%s is destroyed: the handle is closed", object_name.c_str());
+    }
+};
+
+void init(HostGroupObject* self, int fd, U32 rank, U32 rank_size, std::vector<std::uint32_t> members,
+          std::string object_name, double timeout_s, const nb::object& meet) {
+    std::shared_ptr<ControlPage> page;
+    raise_if_failed(ControlPage::open(fd, rank_size, page));
+    const HostGroup::Config config{rank, rank_size, std::move(members), object_name};
+    std::unique_ptr<HostGroup> group;
+    const Status status = [&] {
+        const nb::gil_scoped_release released;
+        return HostGroup::join(std::move(page), config, group);
+    }();
+    raise_if_failed(status);
+    std::shared_ptr<MeetingOfHosts> others;
+    if (!meet.is_none()) {
+        others = std::make_shared<MeetingOfHosts>(meet);
+        others->members = static_cast<std::uint32_t>(config.members.size());
+        others->rank_size = rank_size;
+    }
+    new (self) HostGroupObject{std::move(group), std::move(others),
+                               std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout_s)),
+                               std::move(object_name)};
+}
+
+int barrier(HostGroupObject& self) {
+    if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
+    const auto group = self.group;
+    const auto others = self.others;
+    const nb::gil_scoped_release released;
+    return static_cast<int>(group->barrier(self.timeout, others.get()));
+}
+
+[[noreturn]] void raise_runtime_error(const char* call) {
+    PyErr_Format(PyExc_RuntimeError, "%s failed: %s", call, last_error().c_str());
+    throw nb::python_error();
+}
+
+std::uint32_t checked_size(const HostGroupObject& self, std::size_t size_bytes, const char* call) {
+    if (self.check() != Status::Ok) raise_runtime_error(call);
+    if (size_bytes == 0 || size_bytes > kMaxGatherBytes) {
+        static_cast<void>(fail(Status::InvalidParam, "%s of %s: %zu bytes, expected 1 to %u", call,
+                               self.object_name.c_str(), size_bytes, kMaxGatherBytes));
+        raise_runtime_error(call);
+    }
+    return static_cast<std::uint32_t>(size_bytes);
+}
+
+// Python's bytes object is filled in place: the result is copied once.
+template <typename Gather>
+nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, const char* call, Gather gather) {
+    const nb::object result = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t{ranks} * bytes));
+    if (!result.is_valid()) throw nb::python_error();
+    auto* target = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(result.ptr()));
+    const Status status = [&] {
+        const nb::gil_scoped_release released;
+        return gather(target);
+    }();
+    if (status != Status::Ok) raise_runtime_error(call);
+    return result;
+}
+
+const std::byte* data_of(const nb::bytes& data) { return reinterpret_cast<const std::byte*>(data.c_str()); }
+
+nb::object all_gather(HostGroupObject& self, const nb::bytes& data) {
+    const std::uint32_t bytes = checked_size(self, data.size(), "all_gather");
+    const auto group = self.group;
+    const auto others = self.others;
+    return gathered(group->config().rank_size, bytes, "all_gather", [&](std::byte* result) {
+        return group->all_gather(data_of(data), bytes, result, self.timeout, others.get());
+    });
+}
+
+int subgroup_barrier(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id) {
+    if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
+    const auto group = self.group;
+    const nb::gil_scoped_release released;
+    Assembly* subgroup = nullptr;
+    const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
+    return static_cast<int>(status != Status::Ok ? status : subgroup->barrier(Assembly::Clock::now() + self.timeout));
+}
+
+nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id,
+                               const nb::bytes& data) {
+    const char* call = "subgroup_all_gather";
+    const std::uint32_t bytes = checked_size(self, data.size(), call);
+    const auto group = self.group;
+    Assembly* subgroup = nullptr;
+    const Status status = [&] {
+        const nb::gil_scoped_release released;
+        return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
+    }();
+    if (status != Status::Ok) raise_runtime_error(call);
+    return gathered(rank_size, bytes, call, [&](std::byte* result) {
+        return subgroup->all_gather(data_of(data), bytes, result, Assembly::Clock::now() + self.timeout);
+    });
+}
+
+void leave(HostGroupObject& self) {
+    auto group = std::exchange(self.group, nullptr);
+    auto others = std::exchange(self.others, nullptr);
+    if (group == nullptr) return;
+    const nb::gil_scoped_release released;
+    group->leave();
+    group.reset();
+}
+
+int create_control_page(U32 rank_size) {
+    int fd = -1;
+    raise_if_failed(ControlPage::create(rank_size, fd));
+    return fd;
+}
+
+}  // namespace
+
+void bind_host_group(nb::module_& module) {
+    module.def("create_control_page", &create_control_page, nb::arg("rank_size"),
+               "A descriptor of new memory in which that many ranks can meet; the caller's to close.");
+    nb::class_<HostGroupObject>(
+        module, "HostGroup",
+        "The ranks of one object on this host: barrier and all-gather in shared memory, without the store.")
+        .def(
+            "__init__", &init, nb::arg("fd"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("members"),
+            nb::arg("object_name"), nb::arg("timeout_s"), nb::arg("meet").none(),
+            "Join it: `fd` is the control page of this host, `members` are its ranks in order. `meet(size, complaint,\n"
+            "ours, timeout_s) -> bytes` meets the other hosts, None if there are none. Raises FabricError.")
+        .def("barrier", &barrier,
+             "Wait until every rank of the object has called it.\n\n"
+             "Returns 0; -2004 if ranks did not arrive within the operation time-out, and the last error names them "
+             "(the\n"
+             "call has not happened then: call it again); -2014 at once when a rank has died or destroyed the object;\n"
+             "-2000 if some ranks called all_gather instead, or the handle is closed.")
+        .def("all_gather", &all_gather, nb::arg("local_data"),
+             "Everybody's `local_data` in order of rank, as one bytes object; all ranks bring equally many, 1 to "
+             "65536.\n\n"
+             "Raises RuntimeError when it fails, for the reasons of barrier(); the last error says more.")
+        .def("_subgroup_barrier", &subgroup_barrier, nb::arg("key"), nb::arg("rank_size"), nb::arg("rank_id"))
+        .def("_subgroup_all_gather", &subgroup_all_gather, nb::arg("key"), nb::arg("rank_size"), nb::arg("rank_id"),
+             nb::arg("data"))
+        .def(
+            "_declare_gone",
+            [](HostGroupObject& self, U32 rank, const std::string& reason) {
+                if (self.group != nullptr) self.group->declare_gone(rank, reason);
+            },
+            nb::arg("rank"), nb::arg("reason"),
+            "That rank, of this host or another, is gone: collectives that need it fail with -2014 and this reason.")
+        .def(
+            "_set_timeout",
+            [](HostGroupObject& self, double timeout_s) {
+                self.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout_s));
+            },
+            nb::arg("timeout_s"), "How long each later call waits for the others.")
+        .def("_leave", &leave, "This rank takes part no more; the others' collectives fail. Idempotent.")
+        .def(
+            "_disown",
+            [](HostGroupObject& self) {
+                if (self.group != nullptr) self.group->disown();
+            },
+            "In a forked child: the rank is the parent's.");
+}
+
+}  // namespace memfabric::python

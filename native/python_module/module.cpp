@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+
+#include "python_module/bindings.h"
+
+NB_MODULE(_native, module) {
+    using namespace memfabric::python;
+    module.doc() =
+        "The data plane: address spaces, copies, transfers, streams and heartbeats, without the GIL where it "
+        "matters.\n\n"
+        "Names with an underscore belong to the control plane of this package and raise FabricError on failure;\n"
+        "all others follow the documented interface: codes, and a sentence in last_error().";
+    // Objects that a program keeps until it exits are its right; nanobind would complain about them on stderr.
+    nanobind::set_leak_warnings(false);
+    bind_last_error(module);
+    bind_process(module);
+    bind_stream(module);
+    bind_heartbeat(module);
+    bind_gather(module);
+    bind_space(module);
+    bind_transfer(module);
+    bind_host_group(module);
+    bind_kernel_table(module);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python_module/raise.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "core/last_error.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+
+void raise(Status status) {
+    const nb::object failure_of = nb::module_::import_("memfabric_hybrid.errors").attr("failure_of");
+    const nb::object error = failure_of(static_cast<int>(status), take_last_error());
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    throw nb::python_error();
+}
+
+}  // namespace memfabric::python

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Failures of the control plane's calls: Python raises memfabric_hybrid.errors.FabricError for them.
+#pragma once
+
+#include "core/status.h"
+
+namespace memfabric::python {
+
+// Moves the thread's last error into the exception: a failure that Python handles must not look like one it did not.
+[[noreturn]] void raise(Status status);
+
+inline void raise_if_failed(Status status) {
+    if (status != Status::Ok) raise(status);
+}
+
+}  // namespace memfabric::python

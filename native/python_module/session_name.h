@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A session's name as an argument: text that is used where it is, without a copy.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string_view>
+
+namespace memfabric::python {
+
+// False, without a Python error set, if the object is no text. Valid as long as the object.
+inline bool to_text(PyObject* object, std::string_view& text) {
+    if (!PyUnicode_Check(object)) return false;
+    Py_ssize_t length = 0;
+    const char* bytes = PyUnicode_AsUTF8AndSize(object, &length);
+    if (bytes == nullptr) {
+        PyErr_Clear();
+        return false;
+    }
+    text = {bytes, static_cast<std::size_t>(length)};
+    return true;
+}
+
+}  // namespace memfabric::python

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <new>
+#include <string>
+
+#include "core/last_error.h"
+#include "python_module/bindings.h"
+#include "python_module/number.h"
+#include "python_module/raise.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
+
+void init(SpaceObject* self, U64 base, U32 capacity, U64 max_dram_bytes, U64 max_hbm_bytes, U32 local_rank,
+          std::string object_name) {
+    new (self) SpaceObject({base, capacity, max_dram_bytes, max_hbm_bytes, local_rank, std::move(object_name)});
+}
+
+Tier tier_of(U32 number) {
+    if (number < kTiers) return static_cast<Tier>(std::uint32_t{number});
+    raise(fail(Status::InvalidParam, "tier %u does not exist: 0 is DRAM, 1 is HBM", std::uint32_t{number}));
+}
+
+void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 slot_offset, U64 size) {
+    raise_if_failed(self.space->attach(rank, tier_of(tier), fd, fd_offset, slot_offset, size));
+}
+
+// These two wait for running copies, which may belong to threads that want the GIL next.
+void detach(SpaceObject& self, U32 rank) {
+    const Status status = [&] {
+        const nb::gil_scoped_release released;
+        return self.space->detach(rank);
+    }();
+    raise_if_failed(status);
+}
+
+void close(SpaceObject& self) {
+    const nb::gil_scoped_release released;
+    self.space->close();
+}
+
+Bytes view(SpaceObject& self, U32 rank, U32 tier, U64 offset, U64 size) {
+    std::shared_ptr<View> view;
+    raise_if_failed(self.space->view(rank, tier_of(tier), offset, size, view));
+    std::byte* data = view->data();
+    auto* pin = new std::shared_ptr<View>(std::move(view));
+    const nb::capsule owner(pin, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<View>*>(pointer); });
+    return Bytes(data, {static_cast<std::size_t>(size)}, owner);
+}
+
+std::uint64_t slot_address(const SpaceObject& self, U32 rank, U32 tier) {
+    raise_if_failed(self.space->slots().check_rank(rank));
+    return self.space->layout().slot_address(rank, tier_of(tier));
+}
+
+std::uint64_t allocated(const SpaceObject& self, U32 rank, U32 tier) {
+    raise_if_failed(self.space->slots().check_rank(rank));
+    return self.space->slots().allocated_bytes(rank, tier_of(tier));
+}
+
+bool is_live(const SpaceObject& self, U32 rank) {
+    raise_if_failed(self.space->slots().check_rank(rank));
+    return self.space->slots().live(rank);
+}
+
+}  // namespace
+
+SpaceObject::SpaceObject(const Space::Config& config) { raise_if_failed(Space::make(config, space)); }
+
+void bind_space(nb::module_& module) {
+    nb::class_<SpaceObject> space(
+        module, "Space",
+        "One object's range of global addresses: DRAM slots of all ranks, then HBM slots of all ranks.\n\n"
+        "The public methods are the copies that BigMemory inherits; the rest tells the space whose memory is where.");
+    space
+        .def("__init__", &init, nb::arg("base"), nb::arg("capacity"), nb::arg("max_dram_bytes"),
+             nb::arg("max_hbm_bytes"), nb::arg("local_rank"), nb::arg("object_name"),
+             "Reserve the range in this process. Raises FabricError: MallocFailed if a part of it is in use.")
+        .def(
+            "_attach", &attach, nb::arg("rank"), nb::arg("tier"), nb::arg("fd"), nb::arg("fd_offset"),
+            nb::arg("slot_offset"), nb::arg("size"),
+            "Map `size` bytes of the segment `fd` behind what the slot already holds (`slot_offset` must say how much\n"
+            "that is). The descriptor may be closed afterwards. Does not make the rank live.")
+        .def(
+            "_enliven", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->enliven(rank)); },
+            nb::arg("rank"), "The rank is there: copies may use its memory.")
+        .def(
+            "_revoke",
+            [](SpaceObject& self, U32 rank, const std::string& reason) {
+                raise_if_failed(self.space->revoke(rank, reason));
+            },
+            nb::arg("rank"), nb::arg("reason"),
+            "The rank is gone: copies that touch it fail with -2014 and this reason from now on. Does not wait.")
+        .def("_detach", &detach, nb::arg("rank"),
+             "Revoke if that has not happened, wait until running copies have left, take the rank's memory away. "
+             "Memory\n"
+             "that arrays show stays until the last of them is gone, or the rank is attached anew.")
+        .def(
+            "_open", [](SpaceObject& self) { raise_if_failed(self.space->open()); },
+            "This rank has joined: copies may run.")
+        .def(
+            "_shut",
+            [](SpaceObject& self, int code, const std::string& sentence) {
+                raise_if_failed(self.space->shut(static_cast<Status>(code), sentence));
+            },
+            nb::arg("code"), nb::arg("sentence"), "This rank has left or was evicted: copies fail with this.")
+        .def("_close", &close,
+             "End the object: queued copies fail, running ones are waited for, memory without arrays is unmapped. "
+             "Later\n"
+             "calls fail with -2000. Idempotent.")
+        .def("_view", &view, nb::arg("rank"), nb::arg("tier"), nb::arg("offset"), nb::arg("size"),
+             nb::rv_policy::reference,
+             "A numpy array of bytes on the memory itself, which stays mapped as long as the array lives.")
+        .def("_slot_address", &slot_address, nb::arg("rank"), nb::arg("tier"), "Where the rank's slot starts.")
+        .def("_allocated", &allocated, nb::arg("rank"), nb::arg("tier"), "How many bytes of the slot hold memory.")
+        .def("_is_live", &is_live, nb::arg("rank"), "Whether the rank is there.")
+        .def(
+            "_addressable", [](const SpaceObject& self, U64 gva) { return self.space->slots().addressable(gva); },
+            nb::arg("gva"), "Whether this process can load and store there: memory of a rank that is there.")
+        .def_prop_ro(
+            "_is_open", [](const SpaceObject& self) { return self.space->is_open(); }, "Whether copies may run.")
+        .def_prop_ro(
+            "base", [](const SpaceObject& self) { return self.space->layout().base(); }, "First address.")
+        .def_prop_ro(
+            "capacity", [](const SpaceObject& self) { return self.space->layout().capacity(); },
+            "Ranks it has slots for.")
+        .def_prop_ro(
+            "max_dram_bytes", [](const SpaceObject& self) { return self.space->layout().max_bytes(Tier::Dram); },
+            "Size of a rank's DRAM slot.")
+        .def_prop_ro(
+            "max_hbm_bytes", [](const SpaceObject& self) { return self.space->layout().max_bytes(Tier::Hbm); },
+            "Size of a rank's HBM slot.")
+        .def_prop_ro(
+            "local_rank", [](const SpaceObject& self) { return self.space->local_rank(); }, "This process's rank.")
+        .def_prop_ro(
+            "object_name", [](const SpaceObject& self) { return self.space->object_name(); },
+            "What sentences call the object.");
+    bind_copies(space);
+}
+
+}  // namespace memfabric::python

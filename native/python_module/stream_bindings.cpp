@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/stream.h"
+#include "python_module/bindings.h"
+#include "python_module/number.h"
+#include "python_module/raise.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the clock
+
+Stream::Timeout timeout_of(std::optional<double> timeout_s) {
+    if (!timeout_s) return std::nullopt;
+    if (!(*timeout_s >= 0)) throw nb::value_error("timeout_s must not be negative");
+    const std::chrono::duration<double> duration(std::min(*timeout_s, kLongestTimeoutS));
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
+}
+
+std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
+
+int wait(const StreamObject& self, std::optional<double> timeout_s) {
+    const Stream::Timeout timeout = timeout_of(timeout_s);
+    const nb::gil_scoped_release released;
+    return static_cast<int>(self.stream->wait(timeout));
+}
+
+int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
+    int fd = -1;
+    raise_if_failed(self.stream->notify_fd(sequence ? std::uint64_t{*sequence} : self.stream->submitted(), fd));
+    return fd;
+}
+
+std::pair<int, std::string> first_failure(const StreamObject& self) {
+    Failure failure = self.stream->first_failure();
+    return {static_cast<int>(failure.status), std::move(failure.sentence)};
+}
+
+void close(const StreamObject& self) {
+    const nb::gil_scoped_release released;
+    self.stream->close();
+}
+
+}  // namespace
+
+void bind_stream(nb::module_& module) {
+    nb::class_<StreamObject>(module, "Stream",
+                             "An ordered queue of copies with a thread of its own. Pass it (or its `handle`) as "
+                             "`stream` with flag 4; copies\n"
+                             "run one after the other, a failed one does not stop the next.")
+        .def(nb::init<>())
+        .def_prop_ro("handle", &handle, "The number by which copy calls know this stream; never 0.")
+        .def("__int__", &handle, "The handle.")
+        .def("__index__", &handle, "The handle: a Stream can be passed wherever one is expected.")
+        .def_prop_ro(
+            "submitted", [](const StreamObject& self) { return self.stream->submitted(); },
+            "How many copies were submitted; the sequence number of the last one.")
+        .def_prop_ro(
+            "completed", [](const StreamObject& self) { return self.stream->completed(); },
+            "How many copies have ended, failed ones included.")
+        .def("wait", &wait, nb::arg("timeout_s") = nb::none(),
+             "Wait for everything submitted so far. Returns 0, or the code of the first copy that failed since the "
+             "last\n"
+             "wait (and sets the last error), or -2004 after `timeout_s` seconds, or -2008 in a forked child.")
+        .def("first_failure", &first_failure,
+             "(code, sentence) of the first failure since the last wait; (0, \"\") if there was none. Does not forget "
+             "it.")
+        .def("notify_fd", &notify_fd, nb::arg("sequence") = nb::none(),
+             "A new eventfd that becomes readable when the copies up to `sequence` (default: all submitted) have "
+             "ended.\n"
+             "The caller closes it. Raises FabricError.")
+        .def("close", &close, "Take no new copies, finish what was submitted, end the thread. Idempotent.");
+}
+
+}  // namespace memfabric::python

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of a transfer engine and its memory; the transfers are in transfer_move_bindings.cpp.
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/last_error.h"
+#include "python_module/bindings.h"
+#include "python_module/number.h"
+#include "python_module/number_list.h"
+#include "python_module/raise.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+namespace {
+
+template <typename Call>
+int without_gil(Call call) {
+    const nb::gil_scoped_release released;
+    return static_cast<int>(call());
+}
+
+void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host) {
+    const Status status = [&] {
+        const nb::gil_scoped_release released;
+        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host);
+    }();
+    raise_if_failed(status);
+}
+
+void close(const TransferObject& self) {
+    const nb::gil_scoped_release released;
+    self.engine->close();
+}
+
+std::uint32_t port(const TransferObject& self) {
+    std::uint16_t port = 0;
+    return self.engine->port(port) == Status::Ok ? port : 0U;
+}
+
+std::optional<std::string> wait_for_downfall(const TransferObject& self) {
+    const std::shared_ptr<Downfalls> downfalls = self.engine->downfalls();
+    downfalls->listen();
+    const nb::gil_scoped_release released;
+    std::string session;
+    return downfalls->wait(session) ? std::optional(session) : std::nullopt;
+}
+
+// `find(session)` answers with an address, or raises; it runs on the thread that transfers.
+void set_directory(const TransferObject& self, nb::object find) {
+    if (find.is_none()) return self.engine->set_directory(nullptr);
+    // The engine may drop its copy on any thread; Python objects must go with the GIL held.
+    const std::shared_ptr<nb::object> held(new nb::object(std::move(find)), [](nb::object* object) {
+        const nb::gil_scoped_acquire acquired;
+        delete object;
+    });
+    self.engine->set_directory([held](const std::string& session, std::string& address) {
+        const nb::gil_scoped_acquire acquired;
+        try {
+            address = nb::cast<std::string>((*held)(session));
+            return Status::Ok;
+        } catch (nb::python_error& error) {
+            const nb::object code = nb::getattr(error.value(), "code", nb::int_(-1));
+            set_last_error(nb::str(error.value()).c_str());
+            return static_cast<Status>(nb::cast<int>(nb::int_(code)));
+        }
+    });
+}
+
+int register_memory(const TransferObject& self, U64 address, U64 size) {
+    return without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); });
+}
+
+int batch_register(const TransferObject& self, const NumberList& addresses, const NumberList& sizes) {
+    return without_gil([&] { return self.engine->register_memory(addresses.numbers(), sizes.numbers()); });
+}
+
+int unregister_memory(const TransferObject& self, U64 address) {
+    return without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); });
+}
+
+int batch_unregister(const TransferObject& self, const NumberList& addresses) {
+    return without_gil([&] { return self.engine->unregister_memory(addresses.numbers()); });
+}
+
+std::uint64_t trans_malloc(const TransferObject& self, U64 size) {
+    std::uint64_t address = 0;
+    const int status = without_gil([&] { return self.engine->allocate(size, address); });
+    return status == 0 ? address : 0;
+}
+
+int trans_free(const TransferObject& self, U64 address) {
+    return without_gil([&] { return self.engine->release(address); });
+}
+
+constexpr const char* kRegisterDoc =
+    "Let peers read and write `capacity` bytes at `buffer_addr`: any start, any size, overlaps allowed; before\n"
+    "initialize() too. Connected peers can use it when this returns.\n\n"
+    "Returns 0; -2000 for what is not readable memory of this process; -2002 beyond 1048576 registrations; -2008 in a\n"
+    "forked child.";
+constexpr const char* kUnregisterDoc =
+    "End every registration that starts at the address, for connected peers too. When it returns 0 no peer is inside\n"
+    "the memory any more: it may be freed.\n\n"
+    "Returns 0; -2007 if none starts there; -2004 if a peer that was inside does not go on within the time-out (the\n"
+    "registration has ended all the same).";
+constexpr const char* kMallocDoc =
+    "Memory that peers of this host map and copy into directly: the fastest kind. It is registered from the start,\n"
+    "zeroed, aligned to 4 KiB (2 MiB from that size on), and lives until trans_free() or the end of the engine.\n\n"
+    "Returns the address; 0 on failure (see the last error).";
+constexpr const char* kFreeDoc =
+    "End the registrations that touch memory of trans_malloc(), wait for peers that are inside, and free it.\n\n"
+    "Returns 0; -2007 for an address that trans_malloc() did not return; -2004 as unregister_memory().";
+constexpr const char* kPortDoc =
+    "Before initialize(): a free port, reserved by this engine and the same at every call. After: the port the engine\n"
+    "listens on. 0 on failure (see the last error).";
+
+}  // namespace
+
+void bind_transfer(nb::module_& module) {
+    nb::class_<TransferObject> transfer(module, "TransferCore",
+                                        "One-sided transfers between processes: the hot half of TransferEngine.");
+    transfer.def(nb::init<>())
+        .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"),
+             "Listen at the session's address and serve peers. Raises FabricError.")
+        .def("_close", &close, "End everything: peers, registrations, memory of trans_malloc. Idempotent.")
+        .def(
+            "_abandon", [](const TransferObject& self) { self.engine->abandon_in_child(); },
+            "In a forked child: let go of the parent's sockets.")
+        .def_prop_ro(
+            "_is_open", [](const TransferObject& self) { return self.engine->is_open(); }, "Between open and close.")
+        .def_prop_ro(
+            "_session", [](const TransferObject& self) { return self.engine->session(); },
+            "The address at which peers reach this engine; \"\" when it is not initialised.")
+        .def_prop_ro(
+            "_registration_count", [](const TransferObject& self) { return self.engine->registration_count(); },
+            "Registrations, merged by start address.")
+        .def("_wait_for_downfall", &wait_for_downfall,
+             "The session of the next peer that goes away; None when the engine closes.")
+        .def("_set_directory", &set_directory, nb::arg("find").none(),
+             "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
+        .def("get_rpc_port", &port, kPortDoc)
+        .def("register_memory", &register_memory, nb::arg("buffer_addr"), nb::arg("capacity"), kRegisterDoc)
+        .def("batch_register_memory", &batch_register, nb::arg("addrs"), nb::arg("capacities"),
+             "register_memory() for many ranges at once: all or none. -2000 also when the lists differ in length.")
+        .def("unregister_memory", &unregister_memory, nb::arg("addr"), kUnregisterDoc)
+        .def("batch_unregister_memory", &batch_unregister, nb::arg("addrs"),
+             "unregister_memory() for many addresses at once: all or, with -2007, none.")
+        .def("trans_malloc", &trans_malloc, nb::arg("capacity"), kMallocDoc)
+        .def("trans_free", &trans_free, nb::arg("addr"), kFreeDoc);
+    bind_transfer_moves(module, transfer);
+}
+
+}  // namespace memfabric::python

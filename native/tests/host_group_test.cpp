@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/host_group.h"
+
+#include <array>
+#include <atomic>
+#include <random>
+
+#include "host_world.h"
+
+using namespace memfabric;
+using namespace memfabric::testing;
+
+TEST(barrier_holds_everybody_until_the_last_one_comes) {
+    const HostWorld world(4);
+    std::atomic<int> inside{0};
+    world.run([&](std::uint32_t rank) {
+        for (int round = 1; round <= 500; ++round) {
+            inside.fetch_add(1);
+            CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+            CHECK_EQ(inside.load(), 4 * round);
+            CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+        }
+    });
+}
+
+TEST(all_gather_has_everybodys_data_of_this_round) {
+    const HostWorld world(3);
+    world.run([&](std::uint32_t rank) {
+        for (std::uint64_t round = 0; round < 500; ++round) {
+            const auto mine = letter(rank, round);
+            std::array<std::array<std::uint64_t, 2>, 3> all{};
+            CHECK_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                                                    reinterpret_cast<std::byte*>(&all), kLong, nullptr),
+                     Status::Ok);
+            for (std::uint32_t peer = 0; peer < 3; ++peer) CHECK(all[peer] == letter(peer, round));
+        }
+    });
+}
+
+TEST(one_rank_is_never_held) {
+    const HostWorld world(1);
+    CHECK_EQ(world.groups[0]->barrier(0s, nullptr), Status::Ok);
+    std::byte result[1];
+    const std::byte mine{7};
+    CHECK_EQ(world.groups[0]->all_gather(&mine, 1, result, 0s, nullptr), Status::Ok);
+    CHECK(result[0] == mine);
+}
+
+TEST(time_out_names_the_missing_and_takes_the_arrival_back) {
+    const HostWorld world(3);
+    CHECK_EQ(world.groups[1]->barrier(20ms, nullptr), Status::Timeout);
+    CHECK(contains(last_error(), "2 of 3 ranks did not arrive"));
+    CHECK(contains(last_error(), "rank 0, rank 2"));
+    world.run([&](std::uint32_t rank) { CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
+}
+
+TEST(unequal_lengths_are_refused_on_every_rank) {
+    const HostWorld world(3);
+    world.run([&](std::uint32_t rank) {
+        const std::vector<std::byte> mine(rank == 2 ? 16 : 8);
+        std::vector<std::byte> result(3 * mine.size());
+        const auto length = static_cast<std::uint32_t>(mine.size());
+        CHECK_EQ(world.groups[rank]->all_gather(mine.data(), length, result.data(), kLong, nullptr),
+                 Status::InvalidParam);
+        CHECK(contains(last_error(), "rank 0 brought 8 bytes"));
+        CHECK(contains(last_error(), "rank 2 brought 16 bytes"));
+        CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+    });
+}
+
+TEST(barrier_and_all_gather_do_not_mix) {
+    const HostWorld world(2);
+    world.run([&](std::uint32_t rank) {
+        std::byte mine{1};
+        std::byte result[2];
+        const Status status = rank == 0 ? world.groups[0]->barrier(kLong, nullptr)
+                                        : world.groups[1]->all_gather(&mine, 1, result, kLong, nullptr);
+        CHECK_EQ(status, Status::InvalidParam);
+        CHECK(contains(last_error(), "rank 0 called barrier, rank 1 brought 1 bytes"));
+    });
+}
+
+TEST(threads_of_one_rank_take_turns) {
+    const HostWorld world(2);
+    std::atomic<int> passed{0};
+    HostWorld::run({0, 1, 2, 3}, [&](std::uint32_t thread) {
+        for (int round = 0; round < 100; ++round) {
+            if (world.groups[thread % 2]->barrier(kLong, nullptr) == Status::Ok) passed.fetch_add(1);
+        }
+    });
+    CHECK_EQ(passed.load(), 400);
+}
+
+// Ranks give up at random moments and call again: nobody may get a round that others did not get.
+TEST(time_outs_at_random_never_mix_rounds) {
+    const HostWorld world(3);
+    constexpr std::uint64_t kRounds = 300;
+    world.run([&](std::uint32_t rank) {
+        std::mt19937 random(rank);
+        for (std::uint64_t round = 0; round < kRounds; ++round) {
+            const auto mine = letter(rank, round);
+            std::array<std::array<std::uint64_t, 2>, 3> all{};
+            Status status = Status::Timeout;
+            while (status == Status::Timeout) {
+                const std::chrono::microseconds patience(round + 1 == kRounds ? 5'000'000 : random() % 200);
+                status = world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                                                        reinterpret_cast<std::byte*>(&all), patience, nullptr);
+            }
+            CHECK_EQ(status, Status::Ok);
+            for (std::uint32_t peer = 0; peer < 3; ++peer) CHECK(all[peer] == letter(peer, round));
+        }
+    });
+}

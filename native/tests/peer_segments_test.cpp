@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory files that one engine offers and another one maps: announced, mapped on first use, withdrawn.
+#include "transfer/peer_segments.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/grace.h"
+#include "core/last_error.h"
+#include "core/shared_mapping.h"
+#include "transfer/peer.h"
+#include "transfer/segment_offers.h"
+
+namespace memfabric {
+namespace {
+
+constexpr std::uint64_t kSize = 64 * 1024;
+constexpr std::uint64_t kThere = 0x5000'0000;  // where the peer has it
+
+// A segment of the "peer", also mapped here to see what arrives.
+struct Memory {
+    OwnedFd file;
+    SharedMapping mapping;
+
+    Memory() {
+        CHECK_EQ(make_memory_file("test", kSize, file), Status::Ok);
+        CHECK_EQ(SharedMapping::map(file.get(), kSize, true, mapping), Status::Ok);
+    }
+    OwnedFd duplicate() const { return OwnedFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
+    SharedRange range(std::uint32_t id) const {
+        return {id, kThere, kThere + kSize, 0, std::make_shared<OwnedFd>(duplicate())};
+    }
+};
+
+TEST(peer_segments_are_mapped_where_they_belong) {
+    Memory memory;
+    PeerSegments segments;
+    const Grace::Guard guard;
+    CHECK(segments.at(1, kThere, 1) == nullptr);
+    REQUIRE_EQ(segments.add({1, kThere, kSize - 4096, 4096}, memory.duplicate()), Status::Ok);
+    CHECK_EQ(segments.add({1, kThere, kSize, 0}, memory.duplicate()), Status::Duplicated);
+    CHECK(!take_last_error().empty());
+    std::byte* place = segments.at(1, kThere + 10, 20);
+    REQUIRE(place != nullptr);
+    *place = std::byte{42};
+    CHECK(memory.mapping.address()[4096 + 10] == std::byte{42});
+    CHECK(segments.at(1, kThere, kSize - 4096) == place - 10);
+    CHECK(segments.at(1, kThere, kSize - 4095) == nullptr);
+    CHECK(segments.at(1, kThere - 1, 2) == nullptr);
+    CHECK(segments.at(1, kThere + kSize, 1) == nullptr);
+    CHECK(segments.at(2, kThere, 1) == nullptr);
+}
+
+TEST(peer_segments_refuse_what_could_shrink_or_is_too_small) {
+    Memory memory;
+    PeerSegments segments;
+    CHECK_EQ(segments.add({1, kThere, kSize + 1, 0}, memory.duplicate()), Status::InvalidParam);
+    CHECK_EQ(segments.add({1, kThere, kSize, 1}, memory.duplicate()), Status::InvalidParam);
+    CHECK_EQ(segments.add({1, kThere, 0, 0}, memory.duplicate()), Status::InvalidParam);
+    CHECK_EQ(segments.add({1, kThere, 1, ~std::uint64_t{0}}, memory.duplicate()), Status::InvalidParam);
+    OwnedFd unsealed(memfd_create("test", MFD_CLOEXEC));
+    CHECK_EQ(ftruncate(unsealed.get(), kSize), 0);
+    CHECK_EQ(segments.add({1, kThere, kSize, 0}, std::move(unsealed)), Status::InvalidParam);
+    CHECK(!segments.has(1));
+}
+
+TEST(peer_segments_stay_mapped_until_their_users_have_left) {
+    Memory memory;
+    PeerSegments segments;
+    REQUIRE_EQ(segments.add({1, kThere, kSize, 0}, memory.duplicate()), Status::Ok);
+    {
+        const Grace::Guard guard;
+        std::byte* place = segments.at(1, kThere, kSize);
+        REQUIRE(place != nullptr);
+        segments.remove(1);
+        CHECK(segments.at(1, kThere, 1) == nullptr);
+        CHECK(!segments.collect());
+        std::memset(place, 7, kSize);  // would be a signal, had it been unmapped
+    }
+    CHECK(segments.collect());
+    CHECK(memory.mapping.address()[kSize - 1] == std::byte{7});
+}
+
+struct Pair {
+    OwnedFd offering;
+    Peer peer;
+
+    Pair() {
+        std::array<int, 2> ends{};
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+        offering.reset(ends[0]);
+        peer.link.reset(ends[1]);
+    }
+    Accepted accepted() {
+        Packet packet;
+        CHECK(receive_packet(peer.link.get(), packet) == Reception::Packet);
+        CHECK_EQ(packet.fds.size(), 1U);
+        return decode_accepted(packet.bytes).value();
+    }
+};
+
+TEST(segment_offers_reach_guests_before_and_after_they_come) {
+    Memory memory;
+    SegmentOffers offers;
+    const std::vector<SharedRange> first{memory.range(1)};
+    const std::vector<SharedRange> both{memory.range(1), memory.range(2)};
+    offers.show(first);
+    Pair pair;
+    REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
+    CHECK_EQ(pair.accepted().segment_count, 1U);
+    REQUIRE(pair.peer.hear());
+    CHECK(pair.peer.segments.has(1));
+    offers.show(both);
+    const Grace::Guard guard;
+    CHECK(pair.peer.mapped_at(2, kThere, kSize) != nullptr);  // reads its link by itself
+    offers.withdraw(1);
+    offers.withdraw(3);
+    REQUIRE(pair.peer.hear());
+    CHECK(!pair.peer.segments.has(1));
+    CHECK(pair.peer.segments.has(2));
+    offers.dismiss(pair.offering.get());
+    pair.offering.reset();
+    CHECK(!pair.peer.hear());
+}
+
+// A guest that does not read: what does not fit waits, in order; what is withdrawn meanwhile is not sent at all.
+TEST(segment_offers_wait_for_a_guest_that_does_not_read) {
+    Memory memory;
+    SegmentOffers offers;
+    Pair pair;
+    REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
+    pair.accepted();
+    constexpr std::uint32_t kMany = 3000;
+    for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
+    for (std::uint32_t id = kMany / 2; id < kMany; ++id) offers.withdraw(id);
+    for (int turn = 0; turn < 100 && !pair.peer.segments.has(kMany); ++turn) {
+        REQUIRE(pair.peer.hear());
+        offers.flush(pair.offering.get());
+    }
+    REQUIRE(pair.peer.hear());
+    CHECK(pair.peer.segments.has(1));
+    CHECK(pair.peer.segments.has(kMany / 2 - 1));
+    CHECK(!pair.peer.segments.has(kMany / 2));
+    CHECK(!pair.peer.segments.has(kMany - 1));
+    CHECK(pair.peer.segments.has(kMany));
+}
+
+TEST(peer_hangs_up_on_nonsense) {
+    Pair pair;
+    CHECK(send_packet(pair.offering.get(), encode(Hello{}), {}));
+    CHECK(!pair.peer.hear());
+    CHECK(!pair.peer.hear());
+    pair.peer.hang_up();
+    CHECK(!pair.peer.hear());
+    CHECK(pair.peer.gone.load());
+}
+
+}  // namespace
+}  // namespace memfabric

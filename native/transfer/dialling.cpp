@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/dialling.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/last_error.h"
+#include "transfer/packets.h"
+#include "transfer/session_frames.h"
+#include "transfer/visits.h"
+
+namespace memfabric {
+namespace {
+
+Status silent(const DialRequest& request) {
+    return fail(Status::Timeout,
+                "session %s is there but did not answer in time; its process is stopped, or is no transfer engine",
+                request.session.c_str());
+}
+
+Status strange(const DialRequest& request) {
+    return fail(Status::NotConnected,
+                "session %s gave no answer that this version understands; is it a transfer engine of the same version?",
+                request.session.c_str());
+}
+
+// Puts the session's name before the sentence of whatever failed inside.
+Status about(const DialRequest& request, Status status) {
+    return fail(status, "session %s: %s", request.session.c_str(), take_last_error().c_str());
+}
+
+Status ask_who(const DialRequest& request, Welcome& welcome) {
+    OwnedFd connection;
+    if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
+        return status;
+    }
+    const Bytes hello = encode(Hello{});
+    if (send(connection.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+        return strange(request);
+    }
+    Bytes received;
+    for (;;) {
+        if (!wait_for_socket(connection.get(), POLLIN, request.deadline)) return silent(request);
+        std::array<char, 512> buffer;
+        const ssize_t got = recv(connection.get(), buffer.data(), buffer.size(), 0);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (got <= 0) return strange(request);
+        received.append(buffer.data(), static_cast<std::size_t>(got));
+        std::size_t frame_bytes = 0;
+        const Completeness state = completeness(received, frame_bytes);
+        if (state == Completeness::Incomplete) continue;
+        const std::optional<Welcome> decoded = decode_welcome(received);
+        if (state == Completeness::Malformed || !decoded) return strange(request);
+        welcome = *decoded;
+        return Status::Ok;
+    }
+}
+
+Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer, OwnedFd& link) {
+    int visits_fd = -1;
+    if (const Status status = Visits::process().fd(visits_fd); status != Status::Ok) return status;
+    if (const Status status = connect_abstract(welcome.unix_name, link); status != Status::Ok) {
+        return about(request, status);
+    }
+    const Bytes bytes = encode(Attach{welcome.secret, request.own_instance, request.own_session});
+    if (!send_packet(link.get(), bytes, std::array{visits_fd})) return strange(request);
+    for (;;) {
+        if (!wait_for_socket(link.get(), POLLIN, request.deadline)) return silent(request);
+        const Reception reception = receive_packet(link.get(), answer);
+        if (reception == Reception::Packet) return Status::Ok;
+        if (reception == Reception::End) return strange(request);
+    }
+}
+
+// Everything that the peer shows at the moment: a transfer that comes next finds it.
+Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer) {
+    for (std::uint32_t taken = 0; taken < count;) {
+        if (!wait_for_socket(peer.link.get(), POLLIN, request.deadline)) return silent(request);
+        Packet packet;
+        const Reception reception = receive_packet(peer.link.get(), packet);
+        if (reception == Reception::Nothing) continue;
+        if (reception == Reception::End || !peer.take(std::move(packet))) return strange(request);
+        ++taken;
+    }
+    return Status::Ok;
+}
+
+Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
+    if (const std::optional<Refused> refused = decode_refused(answer.bytes)) {
+        return fail(Status::NotConnected, "session %s refuses: %s", request.session.c_str(), refused->reason.c_str());
+    }
+    const std::optional<Accepted> accepted = decode_accepted(answer.bytes);
+    if (!accepted || answer.fds.size() != 1) return strange(request);
+    const int page_fd = answer.fds[0].get();
+    Status status = check_memory_file(page_fd, RegistrationWords::kPageBytes);
+    if (status == Status::Ok) {
+        status = SharedMapping::map(page_fd, RegistrationWords::kPageBytes, /*writable=*/false, peer.page);
+    }
+    if (status != Status::Ok) return about(request, status);
+    const RegistrationWords& words = peer.words();
+    if (words.magic != RegistrationWords::kMagic || words.version != RegistrationWords::kVersion ||
+        words.capacity != RegistrationWords::kCapacity || words.instance != accepted->instance) {
+        return strange(request);
+    }
+    peer.instance = accepted->instance;
+    peer.visit = visit_id(accepted->instance);
+    return take_segments(request, accepted->segment_count, peer);
+}
+
+}  // namespace
+
+Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
+    Welcome welcome;
+    if (const Status status = ask_who(request, welcome); status != Status::Ok) return status;
+    if (welcome.host != request.own_host) {
+        return fail(Status::NotConnected,
+                    "session %s is on another host (or in a container with its own network), and there is no network "
+                    "route in this version; run both on one host and in one network namespace",
+                    request.session.c_str());
+    }
+    auto peer = std::make_shared<Peer>();
+    Packet answer;
+    if (const Status status = attach(request, welcome, answer, peer->link); status != Status::Ok) return status;
+    if (const Status status = take_pages(request, answer, *peer); status != Status::Ok) return status;
+    ucred owner{};
+    if (!peer_of(peer->link.get(), owner) || owner.pid <= 0) {
+        return fail(Status::NotConnected,
+                    "session %s runs in a process that this one cannot see (another container); share the pid "
+                    "namespace of both",
+                    request.session.c_str());
+    }
+    peer->session = request.session;
+    peer->process = {owner.pid, &peer->words().life};
+    // The pid was asked for while the process lived: the word is wiped before the number can be given away.
+    if (!peer->process.alive()) {
+        return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());
+    }
+    attached = std::move(peer);
+    return Status::Ok;
+}
+
+}  // namespace memfabric

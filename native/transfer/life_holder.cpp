@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/life_holder.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <system_error>
+
+#include "core/last_error.h"
+#include "transports/peer_process.h"
+
+namespace memfabric {
+
+static_assert(PeerProcess::kHolderMask == FUTEX_TID_MASK);
+
+Status LifeHolder::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeHolder>& started) {
+    std::unique_ptr<LifeHolder> holder(new LifeHolder(word));
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    Status status = Status::Ok;
+    try {
+        holder->thread_ = std::thread([raw = holder.get()] { raw->hold(); });
+    } catch (const std::system_error& error) {
+        status = fail(Status::NoResources, "cannot start the thread that holds the engine's life: %s", error.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (status != Status::Ok) return status;
+    holder->holding_.wait(false);
+    started = std::move(holder);
+    return Status::Ok;
+}
+
+LifeHolder::~LifeHolder() {
+    if (mark_.in_forked_child()) {
+        thread_.detach();
+        return;
+    }
+    word_.store(0, std::memory_order_seq_cst);
+    stopping_.store(true);
+    stopping_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void LifeHolder::hold() {
+    pthread_setname_np(pthread_self(), "mf-life");
+    // The list has one entry; the kernel finds the word at a distance from it. This replaces the C library's list for
+    // this thread, which therefore must not own robust mutexes: it owns nothing.
+    robust_list entry{};
+    robust_list_head head{};
+    head.list.next = &entry;
+    entry.next = &head.list;
+    head.futex_offset = reinterpret_cast<char*>(&word_) - reinterpret_cast<char*>(&entry);
+    const bool guarded = syscall(SYS_set_robust_list, &head, sizeof head) == 0;
+    const auto tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+    word_.store(guarded ? tid : FUTEX_TID_MASK, std::memory_order_seq_cst);
+    holding_.store(true);
+    holding_.notify_all();
+    stopping_.wait(false);
+    if (guarded) {
+        head.list.next = &head.list;
+        syscall(SYS_set_robust_list, nullptr, sizeof head);
+    }
+}
+
+}  // namespace memfabric

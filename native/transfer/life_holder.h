@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Holds an engine's life word with a thread of its own, as the owner of a robust futex: when the process dies (or
+// becomes another program by exec) the kernel itself wipes the word, before the process's number can be given away.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "core/process_mark.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+class LifeHolder {
+public:
+    // The word says "alive" when this returns. On systems without robust lists (emulators) nobody wipes it at death;
+    // peers then learn of it from their connection only.
+    static Status start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeHolder>& started);
+    ~LifeHolder();  // the word says "gone", the thread is joined; in a forked child neither: both are the parent's
+    LifeHolder(const LifeHolder&) = delete;
+    LifeHolder& operator=(const LifeHolder&) = delete;
+
+private:
+    explicit LifeHolder(std::atomic<std::uint32_t>& word) : word_(word) {}
+    void hold();
+
+    const ProcessMark mark_;
+    std::atomic<std::uint32_t>& word_;
+    std::atomic<bool> holding_{false};
+    std::atomic<bool> stopping_{false};
+    std::thread thread_;
+};
+
+}  // namespace memfabric

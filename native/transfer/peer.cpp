@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/peer.h"
+
+#include <utility>
+
+#include "core/last_error.h"
+#include "transfer/session_frames.h"
+
+namespace memfabric {
+
+bool Peer::hear() {
+    const std::lock_guard lock(link_mutex);
+    if (!link) return false;
+    for (;;) {
+        Packet packet;
+        switch (receive_packet(link.get(), packet)) {
+            case Reception::Nothing:
+                return true;
+            case Reception::End:
+                return false;
+            case Reception::Packet:
+                if (take(std::move(packet))) continue;
+                shutdown(link.get(), SHUT_RDWR);  // so that the service sees an end, whoever has read this
+                return false;
+        }
+    }
+}
+
+bool Peer::take(Packet packet) {
+    if (const std::optional<Withdrawn> withdrawn = decode_withdrawn(packet.bytes)) {
+        segments.remove(withdrawn->id);
+        return packet.fds.empty();
+    }
+    const std::optional<Offered> offered = decode_offered(packet.bytes);
+    if (!offered || packet.fds.size() != 1) return false;
+    const std::string before = last_error();
+    const bool taken = segments.add(*offered, std::move(packet.fds[0])) == Status::Ok;
+    if (!taken) set_last_error(before);  // whoever happens to read the link has asked for something else
+    return taken;
+}
+
+void Peer::hang_up() {
+    const std::lock_guard lock(link_mutex);
+    gone.store(true, std::memory_order_release);
+    link.reset();
+    segments.clear();  // what they hold belongs to the machine again
+}
+
+}  // namespace memfabric

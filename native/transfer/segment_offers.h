@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which memory files the peers of an engine have been given: those in which registered memory lies. Every peer hears
+// of all of them when it attaches, and of every change afterwards, in the order in which they happened.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+
+#include "core/shared_ranges.h"
+#include "transfer/session_frames.h"
+
+namespace memfabric {
+
+// Thread contract: any thread; nothing blocks. Links are the service's: it dismisses one before it closes it.
+class SegmentOffers {
+public:
+    // Sent to all guests when this returns, except to those whose sockets are full: they get it when they read again.
+    void show(std::span<const SharedRange> ranges);
+    void withdraw(std::uint32_t id);
+
+    // Sends the acceptance with the registrations, and all that is shown behind it; false: the guest is gone.
+    bool admit(int link, const InstanceId& instance, int registrations_fd);
+    void flush(int link);  // the socket has room again
+    void dismiss(int link);
+
+private:
+    using Queue = std::deque<SharedRange>;  // what has not been sent; without a file: withdrawn
+
+    static void send_queued(int link, Queue& queue);
+
+    std::mutex mutex_;
+    std::map<std::uint32_t, SharedRange> shown_;
+    std::unordered_map<int, Queue> guests_;
+};
+
+}  // namespace memfabric

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/session_service.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "core/last_error.h"
+
+namespace memfabric {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatienceWithCallers = std::chrono::seconds(3);  // from the first byte to the last
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr std::size_t kMostStrangers = 256;  // connections that have not shown who they are
+
+}  // namespace
+
+Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls,
+                             std::unique_ptr<SessionService>& started) {
+    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(tcp_listener), std::move(downfalls)));
+    if (const Status status = service->open(); status != Status::Ok) return status;
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    Status status = Status::Ok;
+    try {
+        service->thread_ = std::thread([raw = service.get()] { raw->serve(); });
+    } catch (const std::system_error& error) {
+        status =
+            fail(Status::NoResources, "session %s cannot start its thread: %s", offer.session.c_str(), error.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (status == Status::Ok) started = std::move(service);
+    return status;
+}
+
+SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls)
+    : offer_(offer),
+      unix_name_("memfabric-transfer-" + hexadecimal(offer.instance)),
+      downfalls_(std::move(downfalls)),
+      tcp_listener_(std::move(tcp_listener)) {}
+
+// In a forked child only the descriptors go: closing the parent's copies there must not end its connections, and the
+// thread is not here.
+SessionService::~SessionService() {
+    if (mark_.in_forked_child()) {
+        if (thread_.joinable()) thread_.detach();
+        return;
+    }
+    stop();
+}
+
+void SessionService::stop() {
+    const std::lock_guard joining(joining_);
+    stopping_.store(true);
+    if (bell_) eventfd_write(bell_.get(), 1);
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
+    for (auto& [fd, connection] : connections_) {
+        if (connection.visitor != nullptr) connection.visitor->gone.store(true);
+        if (connection.peer != nullptr) connection.peer->gone.store(true);
+        if (connection.visitor != nullptr) offer_.segments->dismiss(fd);
+    }
+    connections_.clear();
+    tcp_listener_.reset();
+    unix_listener_.reset();
+}
+
+Status SessionService::open() {
+    if (const Status status = listen_abstract(unix_name_, unix_listener_); status != Status::Ok) return status;
+    bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+    if (!bell_ || !epoll_ || !add(tcp_listener_.get(), Connection(Kind::TcpListener)) ||
+        !add(unix_listener_.get(), Connection(Kind::UnixListener)) || !add(bell_.get(), Connection(Kind::Bell))) {
+        return fail(Status::NoResources, "session %s cannot watch its sockets: %s", offer_.session.c_str(),
+                    std::strerror(errno));
+    }
+    return Status::Ok;
+}
+
+void SessionService::serve() {
+    pthread_setname_np(pthread_self(), "mf-session");
+    std::array<epoll_event, 64> events;
+    bool waiting = false;  // for time to pass
+    while (!stopping_.load()) {
+        const int timeout_ms = waiting ? static_cast<int>(kTick / std::chrono::milliseconds(1)) : -1;
+        const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+        const std::lock_guard lock(mutex_);
+        for (int i = 0; i < count; ++i) handle(events[static_cast<std::size_t>(i)].data.fd);
+        waiting = tick();
+    }
+}
+
+bool SessionService::listen_to(int operation, int fd, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+bool SessionService::add(int fd, Connection connection) {
+    if (!listen_to(EPOLL_CTL_ADD, fd, EPOLLIN)) return false;
+    connections_.insert_or_assign(fd, std::move(connection));
+    return true;
+}
+
+// The connection ended, by whichever side.
+void SessionService::drop(int fd) {
+    const auto found = connections_.find(fd);
+    if (found == connections_.end()) return;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    Connection connection = std::move(found->second);
+    connections_.erase(found);
+    if (connection.visitor != nullptr) {
+        offer_.segments->dismiss(fd);
+        connection.visitor->gone.store(true, std::memory_order_release);
+        downfalls_->report(connection.visitor->session, connection.visitor->instance);
+    }
+    if (connection.peer != nullptr) {
+        connection.peer->hang_up();
+        departed_.push_back(connection.peer);
+        downfalls_->report(connection.peer->session, connection.peer->instance);
+    }
+}
+
+void SessionService::handle(int fd) {
+    const auto found = connections_.find(fd);
+    if (found == connections_.end()) return;
+    Connection& connection = found->second;
+    switch (connection.kind) {
+        case Kind::Bell: {
+            eventfd_t rung;
+            eventfd_read(fd, &rung);
+            return;
+        }
+        case Kind::TcpListener:
+        case Kind::UnixListener:
+            return accept_all(fd, connection.kind == Kind::TcpListener ? Kind::Caller : Kind::Candidate);
+        case Kind::Caller:
+            return hear_caller(fd, connection);
+        case Kind::Candidate:
+            return hear_candidate(fd, connection);
+        case Kind::Visitor:
+            return hear_visitor(fd);
+        case Kind::Peer:
+            if (!connection.peer->hear()) drop(fd);
+            return;
+    }
+}
+
+void SessionService::accept_all(int listener, Kind kind) {
+    for (;;) {
+        OwnedFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!fd) {
+            if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+            listen_for_callers(0);
+            paused_ = true;
+            paused_until_ = Clock::now() + kTick;
+            return;
+        }
+        make_room();
+        const int number = fd.get();
+        Connection connection(kind);
+        connection.fd = std::move(fd);
+        connection.deadline = Clock::now() + kPatienceWithCallers;
+        add(number, std::move(connection));
+    }
+}
+
+// A crowd that never says anything must not keep others out: the oldest stranger goes.
+void SessionService::make_room() {
+    std::size_t strangers = 0;
+    int oldest = -1;
+    Deadline earliest = Deadline::max();
+    for (const auto& [fd, connection] : connections_) {
+        if (connection.deadline == Deadline::max()) continue;
+        ++strangers;
+        if (connection.deadline < earliest) {
+            earliest = connection.deadline;
+            oldest = fd;
+        }
+    }
+    if (strangers >= kMostStrangers) drop(oldest);
+}
+
+// True while something waits for time to pass.
+bool SessionService::tick() {
+    const Deadline now = Clock::now();
+    std::vector<int> late;
+    for (const auto& [fd, connection] : connections_) {
+        if (connection.deadline <= now) late.push_back(fd);
+    }
+    for (const int fd : late) drop(fd);
+    if (paused_ && paused_until_ <= now) {
+        paused_ = false;
+        listen_for_callers(EPOLLIN);
+    }
+    std::erase_if(departed_, [](const std::shared_ptr<Peer>& peer) { return peer->segments.collect(); });
+    bool waiting = paused_ || !departed_.empty();
+    for (const auto& [fd, connection] : connections_) {
+        if (connection.peer != nullptr && !connection.peer->segments.collect()) waiting = true;
+        if (connection.deadline != Deadline::max()) waiting = true;
+    }
+    return waiting;
+}
+
+void SessionService::listen_for_callers(std::uint32_t events) {
+    for (const int listener : {tcp_listener_.get(), unix_listener_.get()}) listen_to(EPOLL_CTL_MOD, listener, events);
+}
+
+void SessionService::watch(std::shared_ptr<Peer> peer) {
+    const std::lock_guard lock(mutex_);
+    const int fd = peer->link.get();
+    Connection connection(Kind::Peer);
+    connection.peer = peer;
+    if (stopping_.load() || !add(fd, std::move(connection))) peer->gone.store(true, std::memory_order_release);
+}
+
+bool SessionService::wait_for_visitors(Deadline deadline, pid_t& late) {
+    std::vector<std::shared_ptr<Visitor>> visitors;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [fd, connection] : connections_) {
+            if (connection.visitor != nullptr) visitors.push_back(connection.visitor);
+        }
+    }
+    for (const auto& visitor : visitors) {
+        if (visitor->page.wait_until_moved_on(visit_id(offer_.instance), deadline, visitor->gone)) continue;
+        late = visitor->pid;
+        return false;
+    }
+    return true;
+}
+
+}  // namespace memfabric

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an engine gets attached to its peers: on first use, once for all who wait, afresh after every failure.
+#include <utility>
+
+#include "core/grace.h"
+#include "core/last_error.h"
+#include "transfer/dialling.h"
+#include "transfer/transfer_engine.h"
+
+namespace memfabric {
+
+Status TransferEngine::attach(const std::string& session) {
+    std::unique_lock lock(dial_mutex_);
+    if (const auto running = dials_.find(session); running != dials_.end()) {
+        // Somebody is dialling: its outcome is ours. Dialling one after the other would multiply the time-out.
+        const std::shared_ptr<Dial> shared = running->second;
+        dial_done_.wait(lock, [&] { return shared->done; });
+        if (shared->status != Status::Ok) set_last_error(shared->sentence);
+        return shared->status;
+    }
+    const auto own = std::make_shared<Dial>();
+    dials_.emplace(session, own);
+    lock.unlock();
+    const Status status = dial_once(session);
+    lock.lock();
+    own->done = true;
+    own->status = status;
+    if (status != Status::Ok) own->sentence = last_error();
+    dials_.erase(session);
+    dial_done_.notify_all();
+    return status;
+}
+
+Status TransferEngine::dial_once(const std::string& session) {
+    DialRequest request;
+    Directory directory;
+    std::shared_ptr<SessionService> service;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!open_.load()) {
+            return fail(Status::NotInit, "the transfer engine is not initialised: call initialize() first");
+        }
+        request.session = session;
+        request.own_instance = instance_;
+        request.own_session = session_;
+        request.own_host = host_;
+        request.deadline = deadline();
+        directory = directory_;
+        service = service_;
+    }
+    {
+        // Whoever dialled last may just have finished.
+        const Grace::Guard guard;
+        const Peer* peer = peers_.find(session);
+        if (peer != nullptr && peer->usable()) return Status::Ok;
+    }
+    const Status parsed = SessionAddress::parse(session, request.address);
+    if (parsed != Status::Ok || request.address.port == 0) {
+        std::string found;
+        if (directory == nullptr) {
+            return parsed != Status::Ok
+                       ? parsed
+                       : fail(Status::InvalidParam, "session '%s' has no port, and there is no store to look it up in",
+                              session.c_str());
+        }
+        if (const Status status = directory(session, found); status != Status::Ok) return status;
+        if (const Status status = SessionAddress::parse(found, request.address); status != Status::Ok) return status;
+    }
+    std::shared_ptr<Peer> peer;
+    if (const Status status = dial(request, peer); status != Status::Ok) return status;
+    service->watch(peer);
+    peers_.put(std::move(peer));
+    return Status::Ok;
+}
+
+Status TransferEngine::probe(std::string_view session) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    {
+        const Grace::Guard guard;
+        const Peer* peer = peers_.find(session);
+        if (peer != nullptr && peer->usable()) return Status::Ok;
+    }
+    return attach(std::string(session));
+}
+
+}  // namespace memfabric

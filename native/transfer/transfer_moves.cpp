@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The transfers: find the peer, check its registrations, move, check that it was there all the time.
+//
+// Budget of one small transfer beside the copy or system call itself: one guard, one visit, one hash look-up, one
+// binary search, three loads of the peer's life. No lock, no allocation.
+#include <cinttypes>
+#include <utility>
+
+#include "core/copy_engine.h"
+#include "core/grace.h"
+#include "core/last_error.h"
+#include "transfer/batch_routes.h"
+#include "transfer/piece_sides.h"
+#include "transfer/registration_scan.h"
+#include "transfer/transfer_engine.h"
+#include "transfer/transfer_outcome.h"
+#include "transfer/visits.h"
+
+namespace memfabric {
+namespace {
+
+constexpr std::uint64_t kAllAddresses = std::uint64_t{1} << 56;
+constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
+
+Status move_one(Peer& peer, Direction direction, const Piece& piece) {
+    std::uint32_t segment = kPrivateMemory;
+    bool covered = false;
+    for (;;) {
+        RegistrationScan scan(peer.words());
+        covered = scan.covers(remote_of(direction, piece), piece.size_bytes, segment);
+        if (scan.current()) [[likely]]
+            break;
+    }
+    if (!covered || local_of(direction, piece) == 0) [[unlikely]]
+        return explain_range(peer, direction, piece);
+    if (segment != kPrivateMemory) {
+        std::byte* remote = peer.mapped_at(segment, remote_of(direction, piece), piece.size_bytes);
+        if (remote != nullptr) [[likely]] {
+            const Piece here = mapped(direction, piece, remote);
+            CopyEngine::process().copy(here.target, here.source, here.size_bytes);
+            return conclude(peer, direction, {&piece, 1}, {piece.size_bytes, 0}, piece.size_bytes);
+        }
+    }
+    const Moved moved = move_pieces(peer.process, direction, {&piece, 1}, piece.size_bytes);
+    return conclude(peer, direction, {&piece, 1}, moved, piece.size_bytes);
+}
+
+std::size_t sum_of(std::span<const Piece> pieces) {
+    std::size_t sum = 0;
+    for (const Piece& piece : pieces) sum += piece.size_bytes;
+    return sum;
+}
+
+Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
+    BatchRoutes routes;
+    const std::size_t refused = routes.sort(peer, direction, pieces);
+    if (refused != pieces.size()) return explain_range(peer, direction, pieces[refused]);
+    const std::size_t direct_bytes = sum_of(routes.direct());
+    Moved moved;
+    if (direct_bytes != total_bytes) {
+        moved = move_pieces(peer.process, direction, routes.through_kernel(), total_bytes - direct_bytes);
+    }
+    if (direct_bytes != 0 && moved.error == 0) {
+        CopyEngine::process().copy_batch(routes.direct());
+        moved.size_bytes += direct_bytes;
+    }
+    return conclude(peer, direction, routes.through_kernel(), moved, total_bytes);
+}
+
+}  // namespace
+
+std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, std::string_view session,
+                                                           std::uint64_t buffer, std::uint64_t peer_buffer,
+                                                           std::uint64_t size_bytes) {
+    const Piece piece = piece_of(direction, buffer, peer_buffer, size_bytes);
+    return move_if_attached(direction, session, {&piece, 1}, size_bytes);
+}
+
+std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
+                                                       std::span<const Piece> pieces, std::uint64_t total_bytes) {
+    const Grace::Guard guard;
+    Peer* peer = peers_.find(session);
+    if (peer == nullptr || !peer->usable()) [[unlikely]]
+        return std::nullopt;
+    const Visits::Visit visit(peer->visit);
+    if (!visit.admitted()) [[unlikely]]
+        return Status::NoResources;  // the visit has left its sentence
+    return pieces.size() == 1 ? move_one(*peer, direction, pieces[0])
+                              : move_many(*peer, direction, pieces, total_bytes);
+}
+
+Status TransferEngine::move(Direction direction, std::string_view session, std::span<const Piece> pieces,
+                            std::uint64_t total_bytes) {
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+        if (const auto status = move_if_attached(direction, session, pieces, total_bytes)) return *status;
+        if (const Status status = check_process(); status != Status::Ok) return status;
+        if (const Status status = attach(std::string(session)); status != Status::Ok) return status;
+    }
+    return fail(Status::NotConnected, "session %.*s ended again and again while we attached to it",
+                static_cast<int>(session.size()), session.data());
+}
+
+Status TransferEngine::transfer(Direction direction, std::string_view session, std::uint64_t buffer,
+                                std::uint64_t peer_buffer, std::uint64_t size_bytes) {
+    const Piece piece = piece_of(direction, buffer, peer_buffer, size_bytes);
+    return move(direction, session, {&piece, 1}, size_bytes);
+}
+
+Status TransferEngine::gather(Direction direction, const TransferArrays& arrays, std::vector<Piece>& pieces,
+                              std::uint64_t& total_bytes) const {
+    const std::size_t count = arrays.buffers.size();
+    if (arrays.peer_buffers.size() != count || arrays.sizes.size() != count) {
+        return fail(Status::InvalidParam,
+                    "the batch has %zu buffers, %zu peer buffers and %zu lengths: as many of each", count,
+                    arrays.peer_buffers.size(), arrays.sizes.size());
+    }
+    if (count == 0 || count > kMaxBatchPieces) {
+        return fail(Status::InvalidParam, "the batch has %zu pieces, it must have 1 to %zu", count, kMaxBatchPieces);
+    }
+    pieces.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        pieces[i] = piece_of(direction, arrays.buffers[i], arrays.peer_buffers[i], arrays.sizes[i]);
+        if (arrays.sizes[i] > kAllAddresses || (total_bytes += arrays.sizes[i]) > kAllAddresses) {
+            return fail(Status::InvalidParam, "the lengths of the batch add up to more than there are addresses");
+        }
+    }
+    return Status::Ok;
+}
+
+Status TransferEngine::transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays) {
+    std::vector<Piece> pieces;
+    std::uint64_t total_bytes = 0;
+    if (const Status status = gather(direction, arrays, pieces, total_bytes); status != Status::Ok) return status;
+    return move(direction, session, pieces, total_bytes);
+}
+
+Status TransferEngine::submit(Direction direction, std::string_view session, const TransferArrays& arrays,
+                              std::uint64_t stream_handle) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    const std::shared_ptr<Stream> stream = Stream::find(stream_handle);
+    if (stream == nullptr) {
+        return fail(Status::InvalidParam, "%" PRIu64 " is not the handle of an open stream; make one with mf.Stream()",
+                    stream_handle);
+    }
+    if (!is_open()) return fail(Status::NotInit, "the transfer engine is not initialised: call initialize() first");
+    std::vector<Piece> pieces;
+    std::uint64_t total_bytes = 0;
+    if (const Status status = gather(direction, arrays, pieces, total_bytes); status != Status::Ok) return status;
+    std::uint64_t sequence = 0;
+    return stream->submit(
+        [engine = shared_from_this(), direction, name = std::string(session), pieces = std::move(pieces), total_bytes] {
+            return engine->move(direction, name, pieces, total_bytes);
+        },
+        sequence);
+}
+
+Status TransferEngine::submit_own(Stream::Task task, std::shared_ptr<Stream>& stream, std::uint64_t& sequence) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!open_.load()) {
+            return fail(Status::NotInit, "the transfer engine is not initialised: call initialize() first");
+        }
+        if (stream_ == nullptr) stream_ = Stream::make();
+        stream = stream_;
+    }
+    return stream->submit(std::move(task), sequence);
+}
+
+}  // namespace memfabric

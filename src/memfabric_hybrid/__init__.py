@@ -1,0 +1,147 @@
+"""MemFabric Hybrid: the memory of many processes as one address space.
+
+    bm                      Big Memory: a pool with global addresses, for processes that share data of any kind
+    TransferEngine          one-sided reads and writes into the memory of another process
+    shm                     Share Memory: a symmetric heap with barrier and all-gather, for collective kernels
+    create_config_store     starts the store through which the members of a cluster find each other
+    Stream                  an ordered queue of asynchronous copies
+
+Calls return 0 or a negative code; they raise TypeError for wrong types only. After a failure `get_last_err_msg()` has a
+sentence that names what was wrong and what to do. Codes:
+
+    0 OK                        -2005 REPEAT_INVOKE     made once before
+    -1 ERROR                    -2006 DUPLICATED        exists with other properties
+    -2000 INVALID_PARAM         -2007 NOT_EXIST         unknown
+    -2001 MALLOC_FAILED         -2008 NOT_INIT          initialise first
+    -2002 NO_RESOURCES          -2009 RES_IN_USE        somebody else has it
+    -2003 NOT_STARTED  join     -2012 PARTIAL_FAILED    a batch stopped half-way
+    -2004 TIMEOUT               -2014 NOT_CONNECTED     the rank or session is not there
+                                -2015 BUFFER_TOO_SMALL
+
+`help(memfabric_hybrid.bm)`, `help(memfabric_hybrid.shm)` and `help(memfabric_hybrid.TransferEngine)` go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import SupportsIndex
+
+from memfabric_hybrid import _native, arguments, bm, edge, errors, logs, process, shm
+from memfabric_hybrid.errors import InvalidParam, NoResources
+from memfabric_hybrid.store import hosting, parse_url
+from memfabric_hybrid.stream import Stream
+from memfabric_hybrid.transfer import TransferEngine
+from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
+
+__version__ = "1.3.0"
+__all__ = [
+    "Stream",
+    "TransDataOpType",
+    "TransferEngine",
+    "TransferOpcode",
+    "bm",
+    "create_config_store",
+    "errors",
+    "get_and_clear_last_err_msg",
+    "get_include_path",
+    "get_last_err_msg",
+    "get_lib_path",
+    "initialize",
+    "set_conf_store_tls",
+    "set_conf_store_tls_key",
+    "set_extern_logger",
+    "set_log_level",
+    "shm",
+    "uninitialize",
+]
+
+
+@edge.returns_code
+def initialize(flags: SupportsIndex = 0) -> None:
+    """Turns the library on in this process. Optional and idempotent; `flags` is reserved. Codes: 0."""
+    arguments.u32("flags", flags)
+    process.start()
+
+
+def uninitialize() -> None:
+    """Turns everything of the library off in this process: objects, memberships, store servers. Idempotent."""
+    process.stop()
+
+
+@edge.returns_code
+def set_log_level(level: SupportsIndex) -> None:
+    """0 debug, 1 info, 2 warn (the default), 3 error, 4 trace, 5 fatal. Codes: 0; -2000 for any other number."""
+    number = arguments.integer("level", level)
+    if number not in logs.LEVELS:
+        raise InvalidParam(f"log level is {number}, expected 0..5")
+    logs.set_level(number)
+
+
+@edge.returns_code
+def set_extern_logger(fn: Callable[[int, str], None]) -> None:
+    """Sends every log line to `fn(level, text)` instead of standard error. Codes: 0.
+
+    An exception in `fn` is swallowed and counted (`logs.handler.extern_failures`).
+    """
+    arguments.function("fn", fn)
+    logs.handler.extern = fn
+
+
+@edge.returns_code
+def set_conf_store_tls(enable: bool, tls_info: str) -> None:
+    """Turns TLS of the store on or off. Off is the default and the only choice of this version.
+
+    Codes: 0; -2002 when `enable` is true: a store without encryption must not be taken for one with it.
+    """
+    arguments.text("tls_info", tls_info)
+    if enable:
+        raise NoResources("this version has no TLS for the store: call with enable=False, or use a protected network")
+
+
+@edge.returns_code
+def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callable[[str], str]) -> None:
+    """Sets the private key for TLS of the store. Codes: -2002, because this version has no TLS for the store."""
+    arguments.text("tls_pk", tls_pk)
+    arguments.text("tls_pk_pw", tls_pk_pw)
+    raise NoResources("this version has no TLS for the store, so it takes no key")
+
+
+def get_last_err_msg() -> str:
+    """The sentence of this thread's last failure; "" if there was none. Success does not clear it."""
+    return _native.last_error()
+
+
+def get_and_clear_last_err_msg() -> str:
+    """Like `get_last_err_msg`, and forgets it."""
+    sentence = _native.last_error()
+    _native.clear_last_error()
+    return sentence
+
+
+@edge.returns_code
+def create_config_store(store_url: str) -> None:
+    """Starts a store server in this process; it runs until `uninitialize()` or the end of the process.
+
+    Codes: 0, also when this process runs it already; -2000 malformed URL; -2009 another process has the address.
+    """
+    hosting.host(parse_url(arguments.text("store_url", store_url)), "create_config_store")
+
+
+def get_include_path() -> str:
+    """The folder with the C headers."""
+    return str(_installed() / "include")
+
+
+def get_lib_path() -> str:
+    """The folder with the C library."""
+    return str(_installed() / "lib")
+
+
+def _installed() -> Path:
+    """Where the native parts are: the package's folder, and beside it only in editable installations."""
+    return Path(_native.__file__).parent
+
+
+logs.install()
+process.install()

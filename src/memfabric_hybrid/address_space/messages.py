@@ -1,0 +1,94 @@
+"""What the processes of one host say to each other over the exchange. Descriptors travel beside the bytes.
+
+One packet (SOCK_SEQPACKET) is one message. Only processes of the same user, or root, are heard at all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_PACKET = 64 * 1024
+
+
+class SegmentFact(msgspec.Struct, frozen=True, array_like=True):
+    """One segment; its descriptor has the same position among the packet's descriptors."""
+
+    tier: int
+    slot_offset: int
+    size_bytes: int
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """One rank's part of an object: who, which life of it, and its segments.
+
+    Descriptors beyond those of the segments are enclosures, whose meaning is the object's own business.
+    """
+
+    rank: int
+    instance: int
+    generation: int
+    pid: int
+    max_dram: int
+    max_hbm: int
+    tag: str
+    op_type: int
+    segments: tuple[SegmentFact, ...]
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
+    """I take part in `object_name`; here is my share. Answered by Accept, NotHere or Refuse."""
+
+    object_name: str
+    share: Share
+
+
+class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw"):
+    """I leave `object_name`, for `reason` if it is not my own wish; answered by Done when the other side touches my
+    memory no more."""
+
+    object_name: str
+    rank: int
+    instance: int
+    generation: int
+    reason: str = ""
+
+
+class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept"):
+    """Your share is mapped here; this is mine."""
+
+    share: Share
+
+
+class NotHere(msgspec.Struct, frozen=True, array_like=True, tag="not_here"):
+    """This process does not take part in that object (yet)."""
+
+
+class Refuse(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
+    """The share does not fit; the sentence says why."""
+
+    code: int
+    sentence: str
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """Withdrawn."""
+
+
+Request = Offer | Withdraw
+Answer = Accept | NotHere | Refuse | Done
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def encode(message: Request | Answer) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_request(packet: bytes) -> Request:
+    return _request_decoder.decode(packet)
+
+
+def decode_answer(packet: bytes) -> Answer:
+    return _answer_decoder.decode(packet)

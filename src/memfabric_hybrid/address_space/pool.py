@@ -1,0 +1,459 @@
+"""One object's range in this process: our segments, the neighbours' segments, and everybody's comings and goings.
+
+Both Big Memory and Share Memory stand on this. Locks, outermost first:
+`_change` serialises join, leave, extend and mend; it is held while the store and the neighbours are talked to.
+`_lock` guards roster, facts and segments; it is held for moments only, also on the exchange's and the store's threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from memfabric_hybrid import _native, clock, logs, settings
+from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.exchange import Neighbour
+from memfabric_hybrid.address_space.layout import Layout, Tier
+from memfabric_hybrid.address_space.messages import (
+    Accept,
+    Answer,
+    Done,
+    NotHere,
+    Offer,
+    Refuse,
+    Request,
+    SegmentFact,
+    Share,
+    Withdraw,
+)
+from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import (
+    Code,
+    FabricError,
+    InvalidParam,
+    NotConnected,
+    NotStarted,
+    TimedOut,
+    Unreachable,
+    failure_of,
+)
+from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Roster, Stamp
+from memfabric_hybrid.store import Watch, WatchUpdate
+
+log = logs.get(__name__)
+_generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
+
+
+class JoinFact(msgspec.Struct, frozen=True, array_like=True):
+    """What a rank publishes about its part in an object; its neighbours get the rest through the exchange."""
+
+    instance: int
+    generation: int
+    host: str
+    pid: int
+    dram_bytes: int
+    hbm_bytes: int
+    doorplate: str  # where its exchange listens; keeps its name when the store moves
+
+
+class Pool:
+    """`space` is the native range, already reserved and holding our segments."""
+
+    def __init__(
+        self,
+        site: Site,
+        name: str,
+        title: str,
+        layout: Layout,
+        space: _native.Space,
+        own_segments: list[Segment],
+        *,
+        tag: str = "",
+        op_type: int = 0,
+        no_route: Callable[[Share], str | None] = lambda share: None,
+        on_effect: Callable[[Effect], None] = lambda effect: None,
+        enclosed_fds: Sequence[int] = (),
+        on_enclosed_fds: Callable[[int, Sequence[int]], None] = lambda rank, fds: None,
+        on_gone: Callable[[int, str], None] = lambda rank, reason: None,
+    ) -> None:
+        self.name = name  # in the store: "bm/7"
+        self.title = title  # in sentences: "bm object 7"
+        self.layout = layout
+        self._site = site
+        self._space = space
+        self._segments = own_segments
+        self._tag = tag
+        self._op_type = op_type
+        self._no_route = no_route  # a sentence when the rank of a share must not be reached directly
+        self._on_effect = on_effect  # runs on the notices thread
+        self._enclosed_fds = enclosed_fds  # travel behind the segments of our share; whoever gave them owns them
+        self._on_enclosed_fds = on_enclosed_fds  # a neighbour's; runs under `_lock`, and again when it offers again
+        self._on_gone = on_gone  # a rank that took part is gone, perhaps ours; runs at once, must not block
+        self._rank = site.member.rank
+        self._change = threading.RLock()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # somebody came or went
+        self._gone: dict[int, str] = {}  # who was here and is not any more, and why
+        self._roster = Roster(self._rank, settings.heartbeat_timeout_s())
+        self._facts: dict[int, JoinFact] = {}
+        self._generation = 0
+        self._takes_part = False  # neighbours' offers are accepted
+        self._watch: Watch | None = None
+        self._evicted = False
+        self.destroyed = False
+        self.abandoned = False  # in a forked child: the parent's, not ours
+        site.add(self)
+
+    # ---- the program's calls ---------------------------------------------------------------------------------------
+
+    @property
+    def joined(self) -> bool:
+        return self._watch is not None
+
+    def view(self) -> tuple[int, list[int]]:
+        """(epoch, present ranks): the numbered view of who takes part."""
+        with self._lock:
+            ranks = {*self._roster.present, *([self._rank] if self._takes_part else [])}
+            return self._roster.epoch, sorted(ranks)
+
+    def stamps(self) -> dict[int, Stamp]:
+        """Everybody who takes part, in order of rank, each with the number of its participation."""
+        with self._lock:
+            own = Stamp(self._site.member.instance, self._generation)
+            return dict(sorted({**self._roster.present, self._rank: own}.items()))
+
+    def hosts(self) -> list[list[int]]:
+        """The ranks that take part, host by host; each host's in order, the hosts in order of their lowest rank."""
+        with self._lock:
+            here = self._site.member.host
+            hosts: dict[str, list[int]] = {}
+            for rank in sorted({*self._roster.present, self._rank}):
+                fact = self._facts.get(rank)  # the store may not have shown us yet who showed itself
+                hosts.setdefault(fact.host if fact is not None else here, []).append(rank)
+            return list(hosts.values())
+
+    def gone(self) -> dict[int, str]:
+        """Who was here and is not any more, and why."""
+        with self._lock:
+            return dict(self._gone)
+
+    def wait_for_all(self, deadline: Deadline) -> None:
+        """Returns when every rank takes part and the memory of this host is mapped.
+
+        TimedOut names who did not come; NotConnected, at once, who came and is gone again.
+        """
+        with self._lock:
+            while missing := set(range(self.layout.capacity)) - {*self._roster.present, self._rank}:
+                for reason in self._gone.values():
+                    raise NotConnected(reason)
+                if deadline.expired:
+                    ranks = ", ".join(map(str, sorted(missing)))
+                    raise TimedOut(
+                        f"{len(missing)} of {self.layout.capacity} ranks did not come within {deadline.timeout_s:g} s: "
+                        f"{ranks}"
+                    )
+                self._changed.wait(deadline.remaining_s())
+
+    def miss(self, rank: int, reason: str) -> None:
+        """Whoever waits for that rank waits in vain, says somebody else than our neighbours (any thread)."""
+        with self._lock:
+            self._gone.setdefault(rank, f"rank {rank} is gone: {reason}")
+            self._changed.notify_all()
+
+    def join(self, deadline: Deadline) -> None:
+        """Takes part. Returns when everybody who was there before has our memory mapped, and we theirs."""
+        with self._change:
+            if self.joined:
+                return
+            with self._lock:
+                self._generation = next(_generations)
+                self._takes_part = True
+            try:
+                self._publish(deadline)
+                self._watch = self._site.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
+                self._offer(deadline)
+                self._space._open()
+            except BaseException:
+                self._retire(Deadline(FAREWELL_S))
+                raise
+
+    def leave(self, deadline: Deadline, reason: str = "") -> None:
+        """Stops taking part. Returns when no neighbour touches our memory any more. They are told the reason."""
+        with self._change:
+            if not self.joined:
+                raise NotStarted(f"{self.title} has not joined; there is nothing to leave")
+            self._space._shut(int(Code.NOT_STARTED), f"{self.title} has left: call join() before copying")
+            self._retire(deadline, reason)
+
+    def extend(self, tier: Tier, size_bytes: int, placement: Placement, deadline: Deadline) -> None:
+        """Adds memory behind what we have; neighbours can use it when this returns."""
+        with self._change:
+            used = self._space._allocated(self._rank, int(tier))
+            limit = self.layout.max_bytes(tier)
+            if used + size_bytes > limit:
+                raise InvalidParam(
+                    f"{self.title}: {size_bytes} bytes more {tier.name} on top of {used} is beyond the limit of "
+                    f"{limit} (max_{tier.name.lower()}_size)"
+                )
+            segments.check_room(len(self._segments))
+            segment = segments.create(tier, used, size_bytes, placement)
+            try:
+                self._space._attach(self._rank, int(tier), segment.fd, 0, used, size_bytes)
+            except BaseException:
+                segment.close()
+                raise
+            with self._lock:
+                self._segments.append(segment)
+            if self.joined:
+                self._offer(deadline)
+                self._publish(deadline)
+
+    def destroy(self, deadline: Deadline, reason: str = "") -> None:
+        """Ends everything of this object in this process; idempotent."""
+        if self.abandoned:
+            return
+        with self._change:
+            if self.destroyed:
+                return
+            if self.joined:
+                self.leave(deadline, reason)
+            self.destroyed = True
+            self._site.remove(self)
+            self._space._close()
+            with self._lock:
+                for segment in self._segments:
+                    segment.close()
+                self._segments.clear()
+            with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
+                self._site.member.store.release_range(self.name, deadline=deadline)
+
+    # ---- telling the others (under `_change`) ----------------------------------------------------------------------
+
+    def _publish(self, deadline: Deadline) -> None:
+        member = self._site.member
+        fact = JoinFact(
+            member.instance,
+            self._generation,
+            member.host,
+            os.getpid(),
+            self._space._allocated(self._rank, int(Tier.DRAM)),
+            self._space._allocated(self._rank, int(Tier.HBM)),
+            member.doorplate_of(self._rank),
+        )
+        member.store.set(self._key(self._rank), msgspec.msgpack.encode(fact), deadline=deadline, ephemeral=True)
+
+    def _offer(self, deadline: Deadline) -> None:
+        """Shows our share to every published neighbour, and maps theirs."""
+        with self._lock:
+            share = self._share()
+            fds = self._fds()
+            neighbours = self._neighbours()
+        replies = self._site.exchange.ask(neighbours, Offer(self.name, share), fds, deadline, self._is_expected)
+        refusals: list[Refuse] = []
+        for neighbour, reply in replies.items():
+            if reply is None:
+                continue
+            try:
+                if isinstance(reply.answer, Accept):
+                    with self._lock:  # a death we were told of while others answered must stay a death
+                        if self._site.exchange.is_linked(neighbour.instance):
+                            self._attach(reply.answer.share, reply.fds)
+                elif isinstance(reply.answer, Refuse):
+                    refusals.append(reply.answer)
+            finally:
+                reply.close()
+        if refusals:
+            raise failure_of(refusals[0].code, refusals[0].sentence)
+
+    def _retire(self, deadline: Deadline, reason: str = "") -> None:
+        """Undoes `join`, also a half-done one. Neighbours hear it from us, with the reason, before the store tells."""
+        with self._lock:
+            self._takes_part = False
+            neighbours = self._neighbours()
+            withdraw = Withdraw(self.name, self._rank, self._site.member.instance, self._generation, reason)
+        for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
+            if reply is not None:
+                reply.close()
+        try:
+            # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
+            farewell = Deadline(min(FAREWELL_S, deadline.remaining_s()))
+            self._site.member.store.delete(self._key(self._rank), deadline=farewell)
+        except FabricError as failure:  # an end must not fail: it is away, or our key is somebody else's by now
+            log.info("%s: the store did not hear that we leave: %s", self.title, failure)
+        if self._watch is not None:  # kept until here: it tells `ask` whom not to wait for
+            self._watch.close()
+            self._watch = None
+        with self._lock:
+            self._facts.clear()
+            self._carry_out(self._roster.clear())
+            self._gone.clear()
+
+    def mend(self) -> None:
+        """After our session was lost for a while (mending thread): neighbours may have dropped us, so offer again."""
+        with self._change:
+            if not self.joined or self._evicted:
+                return
+            try:
+                self._offer(Deadline(settings.heartbeat_timeout_s()))
+            except Unreachable as failure:
+                log.warning("%s: could not be offered again after the store was back: %s", self.title, failure)
+
+    def evict(self, why: str) -> None:
+        """Our rank was given to somebody else while we were silent: no copy may pretend otherwise."""
+        self._evicted = True
+        reason = f"this process was declared dead and lost its rank: {why}"
+        self._space._shut(int(Code.NOT_CONNECTED), f"{self.title}: {reason}")
+        self._on_gone(self._rank, reason)
+        log.error("%s: %s", self.title, reason)
+
+    # ---- hearing from the others -----------------------------------------------------------------------------------
+
+    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+        """A neighbour's request (exchange thread). The descriptors of the answer stay ours."""
+        with self._lock:
+            if isinstance(request, Withdraw):
+                stamp = Stamp(request.instance, request.generation)
+                self._carry_out(self._roster.withdrawn(request.rank, stamp, request.reason))
+                return Done(), ()
+            if not self._takes_part:
+                return NotHere(), ()
+            self._attach(request.share, fds)
+            return Accept(self._share()), self._fds()
+
+    def on_lost(self, instance: int) -> None:
+        """A neighbour's process is gone (exchange thread)."""
+        with self._lock:
+            self._carry_out(self._roster.lost(instance, "its process died"))
+
+    def on_tick(self) -> bool:
+        """Exchange thread; True while time decides something here."""
+        with self._lock:
+            self._carry_out(self._roster.tick(clock.now()))
+            return self._roster.waits_for_time
+
+    def _on_update(self, update: WatchUpdate) -> None:
+        """What the store shows (store's event thread)."""
+        with self._lock:
+            facts = {
+                int(key.rpartition("/")[2]): msgspec.msgpack.decode(value, type=JoinFact) if value is not None else None
+                for key, value in update.entries.items()
+            }
+            if update.snapshot:
+                self._facts = {rank: fact for rank, fact in facts.items() if fact is not None}
+                stamps = {rank: Stamp(fact.instance, fact.generation) for rank, fact in self._facts.items()}
+                self._carry_out(self._roster.snapshot(stamps, update.incarnation, clock.now()))
+                if self._roster.waits_for_time:
+                    self._site.exchange.request_tick()
+                if self.joined:  # not the first one: the store was away, and newcomers may not know us
+                    self._site.mending.post(self.mend)
+            else:
+                for rank, fact in facts.items():
+                    self._on_fact(rank, fact)
+            self._explain_distant()
+
+    def _on_fact(self, rank: int, fact: JoinFact | None) -> None:
+        if fact is None:
+            self._facts.pop(rank, None)
+            gone = "it left, or did not answer the store within its heartbeat time-out"
+            self._carry_out(self._roster.unpublished(rank, gone))
+        else:
+            self._facts[rank] = fact
+            self._carry_out(self._roster.published(rank, Stamp(fact.instance, fact.generation)))
+
+    def _explain_distant(self) -> None:
+        """Ranks of other hosts count as present once the store shows them; no route leads there, and copies say so."""
+        for rank, fact in self._facts.items():
+            if fact.host != self._site.member.host:
+                self._carry_out(self._roster.attached(rank, Stamp(fact.instance, fact.generation)))
+                self._space._revoke(rank, "it is on another host, and this version has no network route")
+
+    # ---- small parts (under `_lock`) -------------------------------------------------------------------------------
+
+    def _attach(self, share: Share, fds: Sequence[int]) -> None:
+        """Maps what is new of a neighbour's share."""
+        if (share.max_dram, share.max_hbm) != (self.layout.max_dram, self.layout.max_hbm):
+            raise InvalidParam(
+                f"{self.title}: rank {share.rank} was created with max_dram_size {share.max_dram} and max_hbm_size "
+                f"{share.max_hbm}, rank {self._rank} with {self.layout.max_dram} and {self.layout.max_hbm}; "
+                "all ranks must pass the same"
+            )
+        stamp = Stamp(share.instance, share.generation)
+        effects = self._roster.attached(share.rank, stamp)
+        if self._roster.present.get(share.rank) != stamp:
+            return  # it has left meanwhile
+        self._carry_out([effect for effect in effects if isinstance(effect, Left)])
+        self._on_enclosed_fds(share.rank, fds[len(share.segments) :])
+        refusal = self._no_route(share)
+        if refusal is not None:
+            self._space._revoke(share.rank, refusal)
+        else:
+            try:
+                self._map(share, fds[: len(share.segments)])
+            except FabricError as failure:
+                self._carry_out(self._roster.lost(share.instance, f"its memory cannot be mapped here: {failure}"))
+                raise
+        self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
+
+    def _map(self, share: Share, fds: Sequence[int]) -> None:
+        for fact, fd in zip(share.segments, fds, strict=True):
+            if fact.slot_offset >= self._space._allocated(share.rank, fact.tier):
+                self._space._attach(share.rank, fact.tier, fd, 0, fact.slot_offset, fact.size_bytes)
+        self._space._enliven(share.rank)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        gone = [effect for effect in effects if isinstance(effect, Left)]
+        for left in gone:  # first nobody can start a copy, then the memory goes
+            self._space._revoke(left.rank, left.reason)
+        for left in gone:
+            self._space._detach(left.rank)
+            log.info("%s: rank %d is gone: %s", self.title, left.rank, left.reason)
+        for effect in effects:
+            if isinstance(effect, Left):
+                sentence = f"rank {effect.rank} is gone: {effect.reason}"
+                self._gone[effect.rank] = sentence
+                self._on_gone(effect.rank, sentence)
+            elif isinstance(effect, Joined):
+                self._gone.pop(effect.rank, None)
+        if effects:
+            self._changed.notify_all()
+        for effect in effects:
+            if isinstance(effect, Returned):
+                self._site.mending.post(self.mend)
+                continue
+            self._site.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
+
+    def _fds(self) -> list[int]:
+        return [*(segment.fd for segment in self._segments), *self._enclosed_fds]
+
+    def _share(self) -> Share:
+        facts = tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes) for s in self._segments)
+        layout, member = self.layout, self._site.member
+        return Share(
+            self._rank, member.instance, self._generation, os.getpid(), layout.max_dram, layout.max_hbm,
+            self._tag, self._op_type, facts,
+        )  # fmt: skip
+
+    def _neighbours(self) -> list[Neighbour]:
+        member = self._site.member
+        return [
+            Neighbour(rank, fact.instance, fact.doorplate)
+            for rank, fact in self._facts.items()
+            if rank != self._rank and fact.host == member.host
+        ]
+
+    def _is_expected(self, neighbour: Neighbour) -> bool:
+        """An asker's question: does the store still show the one whose answer is awaited?"""
+        with self._lock:
+            fact = self._facts.get(neighbour.rank)
+            return fact is not None and fact.instance == neighbour.instance
+
+    def _key(self, rank: int) -> str:
+        return f"{self.name}/{rank}"

@@ -1,0 +1,105 @@
+"""A member's own memory: anonymous files that exist only as descriptors, so nothing is left after any kind of death."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from memfabric_hybrid import _native, settings
+from memfabric_hybrid.address_space.layout import Tier
+from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources
+
+MOST_PER_RANK = 200  # descriptors of one rank travel in one message; the kernel's limit for that is 253
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where memory should come from. `strict`: only from that node; otherwise the node is a preference."""
+
+    numa_node: int | None = None
+    strict: bool = True
+
+
+class Segment(msgspec.Struct):
+    """A piece of a slot. Owns its descriptor until `close()`."""
+
+    tier: Tier
+    slot_offset: int
+    size_bytes: int
+    fd: int
+    page_bytes: int
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def create(tier: Tier, slot_offset: int, size_bytes: int, placement: Placement) -> Segment:
+    """New zeroed memory. MallocFailed when the machine could never hold it."""
+    total = machine_memory_bytes()
+    if size_bytes > total:
+        raise MallocFailed(f"{tier.name} of {size_bytes} bytes was asked for, this machine has {total} bytes in all")
+    node = -1
+    if placement.numa_node is not None:
+        check_node(placement.numa_node)
+        node = placement.numa_node
+    try:
+        fd, page_bytes = _native.create_segment(size_bytes, settings.huge_pages_wanted(), node, placement.strict)
+    except OSError as error:
+        raise MallocFailed(f"no {tier.name} segment of {size_bytes} bytes: {error.strerror}") from error
+    return Segment(tier, slot_offset, size_bytes, fd, page_bytes)
+
+
+def adopt(shm_fd: int, size_bytes: int) -> Segment:
+    """DRAM in a file the program brings along (a memfd or a file of /dev/shm); the descriptor is duplicated."""
+    try:
+        status = os.fstat(shm_fd)
+    except OSError as error:
+        raise InvalidParam(f"shm_fd {shm_fd} is not an open descriptor: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidParam(f"shm_fd {shm_fd} is not a shared-memory file")
+    if status.st_size < size_bytes:
+        raise InvalidParam(
+            f"shm_fd {shm_fd} has {status.st_size} bytes, local_dram_size needs {size_bytes} (rounded up to 2 MiB)"
+        )
+    if fcntl.fcntl(shm_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
+        raise InvalidParam(f"shm_fd {shm_fd} is not open for reading and writing")
+    duplicate = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    return Segment(Tier.DRAM, 0, size_bytes, duplicate, os.fstatvfs(shm_fd).f_bsize)
+
+
+def check_room(count: int) -> None:
+    if count >= MOST_PER_RANK:
+        raise NoResources(f"a rank can have {MOST_PER_RANK} segments (extend_local_mem calls), all are in use")
+
+
+def check_node(node: int) -> None:
+    online = online_nodes()
+    if node not in online:
+        raise InvalidParam(f"NUMA node {node} is not online; this machine has {sorted(online)}")
+
+
+def online_nodes() -> set[int]:
+    """The machine's NUMA nodes; {0} where the kernel knows of none."""
+    path = Path("/sys/devices/system/node/online")
+    if not path.exists():
+        return {0}
+    nodes: set[int] = set()
+    for part in path.read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        nodes.update(range(int(first), int(last or first) + 1))
+    return nodes
+
+
+def machine_memory_bytes() -> int:
+    """Memory and swap of the machine: more than that can only end in the OOM killer."""
+    kilobytes = 0
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "SwapTotal"):
+            kilobytes += int(value.split()[0])
+    return kilobytes * 1024

@@ -1,0 +1,92 @@
+"""This process's place in a cluster: its membership, its exchange with the neighbours, and the pools it takes part in.
+
+Dispatches what the exchange and the store report to the pools. One site per process and kind (bm, shm).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memfabric_hybrid import logs
+from memfabric_hybrid.address_space.exchange import Exchange
+from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Code, Duplicated, FabricError
+from memfabric_hybrid.membership.call_queue import CallQueue
+from memfabric_hybrid.membership.member import Entry, Member
+from memfabric_hybrid.store import SessionEvent, SessionRestored
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.address_space.pool import Pool
+
+log = logs.get(__name__)
+
+
+class Site:
+    """Made by `Site(entry, deadline)`: blocks until the process is a member, or raises. `leave()` undoes it."""
+
+    def __init__(self, entry: Entry, deadline: Deadline) -> None:
+        self._lock = threading.Lock()
+        self._pools: dict[str, Pool] = {}
+        self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
+        self.mending = CallQueue(f"memfabric-{entry.kind}-mending")  # telling the neighbours again after a silence
+        self.member = Member.enter(entry, self._on_session, deadline)
+        self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick)
+
+    def add(self, pool: Pool) -> None:
+        with self._lock:
+            if pool.name in self._pools:
+                raise Duplicated(f"{pool.title} exists already in this process; destroy it first or use another id")
+            self._pools[pool.name] = pool
+
+    def remove(self, pool: Pool) -> None:
+        with self._lock:
+            self._pools.pop(pool.name, None)
+
+    def pools(self) -> list[Pool]:
+        with self._lock:
+            return list(self._pools.values())
+
+    def leave(self) -> None:
+        """Every pool must be gone already."""
+        self.mending.close()
+        self.exchange.close()
+        self.member.leave()
+        self.notices.close()
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's may be used or kept open."""
+        for pool in self._pools.values():  # without the lock: its holder may not exist here
+            pool.abandoned = True
+        self.exchange.abandon_after_fork()
+        self.member.abandon_after_fork()
+
+    # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
+
+    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+        with self._lock:
+            pool = self._pools.get(request.object_name)
+        if pool is None:
+            return NotHere(), ()
+        try:
+            return pool.handle(request, fds)
+        except FabricError as failure:
+            log.warning("%s: refused a neighbour: %s", pool.title, failure)
+            return Refuse(int(failure.code), str(failure)), ()
+        except Exception as failure:
+            log.exception("%s: a neighbour's request failed", pool.title)
+            return Refuse(int(Code.ERROR), f"unexpected {type(failure).__name__}: {failure}"), ()
+
+    def _on_lost(self, instance: int) -> None:
+        for pool in self.pools():
+            pool.on_lost(instance)
+
+    def _on_tick(self) -> bool:
+        return any([pool.on_tick() for pool in self.pools()])
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if isinstance(event, SessionRestored) and event.refused:
+            for pool in self.pools():
+                pool.evict("; ".join(event.refused))

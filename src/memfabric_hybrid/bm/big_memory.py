@@ -1,0 +1,279 @@
+"""`BigMemory`: one pool of memory over many ranks, as a program uses it.
+
+The hot calls (copy_data, copy_data_batch, copy_data_2d, wait, get_rank_id_by_gva) are the native class's own and are
+inherited, not wrapped: a Python frame would cost more than a small copy.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from memfabric_hybrid import _native, arguments, edge
+from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
+from memfabric_hybrid.address_space.messages import Share
+from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.bm.enums import BmGroupEvent, BmMemType
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
+from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.membership.roster import Effect, Joined
+from memfabric_hybrid.transports.routes import Rules, obstacle_between
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+    GroupEventHandler = Callable[[int, BmGroupEvent], Any]
+
+ADDRESS_LIMIT = 1 << 47
+
+
+class BigMemory(_native.Space):
+    """A pool of memory with one range of addresses, the same on every rank. Made by `bm.create` or `bm.create2`.
+
+    Rank r's DRAM begins at `peer_rank_ptr(r, BmMemType.HOST)`, its HBM at `peer_rank_ptr(r, BmMemType.DEVICE)`. On one
+    host every joined rank's memory can be read and written directly at these addresses. Usable as a context manager:
+    leaving the block destroys the object.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        object_id: int,
+        base: int,
+        layout: Layout,
+        own_segments: list[Segment],
+        *,
+        placement: Placement,
+        op_type: int,
+        tag: str,
+        rules: Rules,
+        operation_timeout_s: float,
+    ) -> None:
+        title = f"bm object {object_id}"
+        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, site.member.rank, title)
+        self._id = object_id
+        self._layout = layout
+        self._own_rank = site.member.rank
+        self._placement = placement
+        self._op_type = op_type
+        self._tag = tag
+        self._rules = rules
+        self._operation_timeout_s = operation_timeout_s
+        self._handler: GroupEventHandler | None = None
+        self._registered: dict[int, int] = {}
+        self._registered_lock = threading.Lock()
+        try:
+            for segment in own_segments:
+                self._attach(self._own_rank, int(segment.tier), segment.fd, 0, segment.slot_offset, segment.size_bytes)
+            self._enliven(self._own_rank)
+            self._pool = Pool(
+                site, f"bm/{object_id}", title, layout, self, own_segments,
+                tag=tag, op_type=op_type, no_route=self._no_route, on_effect=self._on_effect,
+            )  # fmt: skip
+        except BaseException:
+            self._close()
+            raise
+
+    # ---- taking part -----------------------------------------------------------------------------------------------
+
+    @edge.returns_code
+    def join(self, flags: SupportsIndex = 0) -> None:
+        """Takes part in the pool; does not wait for ranks that have not joined. Joining again does nothing.
+
+        When it returns 0, every rank of this host that joined before can reach our memory and we can reach theirs.
+        Codes: 0; -2000 closed handle, or another rank was created with other sizes; -2004 the store did not answer.
+        """
+        arguments.u32("flags", flags)
+        self._alive().join(self._deadline())
+
+    @edge.returns_code
+    def leave(self, flags: SupportsIndex = 0) -> None:
+        """Stops taking part; other ranks' copies to us fail with -2014 from then on. Our bytes stay until destroy.
+
+        Codes: 0; -2000 closed handle; -2003 not joined.
+        """
+        arguments.u32("flags", flags)
+        self._alive().leave(self._deadline())
+
+    def destroy(self) -> None:
+        """Leaves, unmaps and frees everything of this object in this process. Again: nothing happens.
+
+        Arrays made by `array()` stay valid until they are garbage.
+        """
+        self._pool.destroy(Deadline(min(FAREWELL_S, self._operation_timeout_s)))
+
+    @edge.returns_code
+    def extend_local_mem(self, mem_type: SupportsIndex = BmMemType.HOST, size: SupportsIndex = 0) -> None:
+        """Adds `size` bytes (rounded up to 2 MiB) to this rank's part; other ranks can use them when it returns.
+
+        Codes: 0; -2000 size 0, beyond the maximum given at create, unknown mem_type, closed handle; -2001 no memory;
+        -2002 too many extensions; -2004 the store did not answer.
+        """
+        size_bytes = arguments.u64("size", size)
+        tier = _tier(mem_type)
+        if size_bytes == 0:
+            raise InvalidParam("size is 0 bytes, expected at least 1")
+        self._alive().extend(tier, round_up(size_bytes), self._placement, self._deadline())
+
+    def set_group_event_handler(self, handler: GroupEventHandler | None) -> None:
+        """`handler(rank, BmGroupEvent)` runs on a thread of its own when a rank joins, leaves or dies; None stops it.
+
+        An exception in it is logged and goes no further.
+        """
+        if handler is not None:
+            arguments.function("handler", handler)
+        self._handler = handler
+
+    # ---- addresses -------------------------------------------------------------------------------------------------
+
+    @edge.returns(0)
+    def local_mem_size(self, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
+        """Bytes this rank contributes (rounded up to 2 MiB); 0 for none, an unknown mem_type or a closed handle."""
+        tier = _tier(mem_type)
+        self._alive()
+        return self._allocated(self._own_rank, int(tier))
+
+    @edge.returns(0)
+    def peer_rank_ptr(self, peer_rank: SupportsIndex, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
+        """The global address where that rank's memory begins, joined or not; 0 on failure (see the last error)."""
+        rank = arguments.u32("peer_rank", peer_rank)
+        tier = _tier(mem_type)
+        self._alive()
+        self._check_rank(rank)
+        if self._layout.max_bytes(tier) == 0:
+            raise InvalidParam(f"bm object {self._id} has no {tier.name} space: its max_{tier.name.lower()}_size is 0")
+        return self._slot_address(rank, int(tier))
+
+    @edge.returns(0)
+    def gva_to_va(self, gva: SupportsIndex, mem_type: SupportsIndex = BmMemType.LOCAL_HOST) -> int:
+        """The pointer for a global address in this process (the same number), 0 if it cannot be addressed here."""
+        address = arguments.u64("gva", gva)
+        _tier(mem_type)
+        self._alive()
+        if not self._addressable(address):
+            raise InvalidParam(f"{address:#x} is not in memory that bm object {self._id} has mapped in this process")
+        return address
+
+    def array(
+        self,
+        rank: SupportsIndex,
+        shape: SupportsIndex | Iterable[SupportsIndex],
+        dtype: DTypeLike,
+        offset: SupportsIndex = 0,
+        mem_type: SupportsIndex = BmMemType.HOST,
+    ) -> np.ndarray[Any, np.dtype[Any]]:
+        """A numpy array *on* that rank's memory: no copy, every store is seen by all ranks of the host.
+
+        `offset` counts bytes from the start of the rank's memory. The array stays valid memory for as long as it lives,
+        also when its rank dies: then it shows the last bytes of the dead, until another process takes the rank. Raises
+        ValueError for what does not fit into the rank's memory and errors.NotConnected when the rank has not joined.
+        """
+        import numpy as np  # here: importing it takes longer than all of ours
+
+        owner = arguments.u32("rank", rank)
+        start = arguments.u64("offset", offset)
+        tier = _tier(mem_type)
+        self._alive()
+        self._check_rank(owner)
+        kind = np.dtype(dtype)
+        sides = shape if isinstance(shape, Iterable) else (shape,)
+        extent = tuple(arguments.integer("shape", side) for side in sides)
+        if kind.hasobject or any(side < 0 for side in extent):
+            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a pool")
+        size_bytes = math.prod(extent) * kind.itemsize
+        if not self._is_live(owner):
+            raise NotConnected(f"rank {owner} of bm object {self._id} has not joined or is gone")
+        allocated = self._allocated(owner, int(tier))
+        if start + size_bytes > allocated:
+            raise InvalidParam(
+                f"offset {start} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} of rank {owner}"
+            )
+        return self._view(owner, int(tier), start, size_bytes).view(kind).reshape(extent)
+
+    @edge.returns_code
+    def register(self, addr: SupportsIndex, size: SupportsIndex) -> None:
+        """Announces local memory that copies will often use; a hint. The same again does nothing.
+
+        Codes: 0; -2000 address 0, size 0, beyond the address space, closed handle; -2006 same start with another size.
+        """
+        start, size_bytes = arguments.u64("addr", addr), arguments.u64("size", size)
+        self._alive()
+        if start == 0 or size_bytes == 0 or start + size_bytes > ADDRESS_LIMIT:
+            raise InvalidParam(f"addr {start:#x} with size {size_bytes} is not a range of memory")
+        with self._registered_lock:
+            known = self._registered.setdefault(start, size_bytes)
+        if known != size_bytes:
+            raise Duplicated(f"{start:#x} is registered already with {known} bytes, not {size_bytes}")
+
+    @edge.returns_code
+    def unregister(self, addr: SupportsIndex) -> None:
+        """Takes `register` back. Codes: 0; -2000 closed handle; -2007 nothing is registered at that address."""
+        start = arguments.u64("addr", addr)
+        self._alive()
+        with self._registered_lock:
+            if self._registered.pop(start, None) is None:
+                raise NotExist(f"nothing is registered at {start:#x}")
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _alive(self) -> Pool:
+        if self._pool.abandoned:
+            raise NotInit(
+                f"bm object {self._id} is the parent's: call bm.initialize() and create() in this forked child"
+            )
+        if self._pool.destroyed:
+            raise InvalidParam(f"bm object {self._id} is destroyed: the handle is closed")
+        return self._pool
+
+    def _check_rank(self, rank: int) -> None:
+        if rank >= self._layout.capacity:
+            raise InvalidParam(f"rank {rank} is outside 0..{self._layout.capacity - 1} (world size - 1)")
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._operation_timeout_s)
+
+    def _no_route(self, share: Share) -> str | None:
+        return obstacle_between(self._tag, share.tag, self._op_type & share.op_type or self._op_type, self._rules)
+
+    def _on_effect(self, effect: Effect) -> None:
+        handler = self._handler
+        if handler is not None:
+            event = BmGroupEvent.JOIN_EVENT if isinstance(effect, Joined) else BmGroupEvent.LEAVE_EVENT
+            handler(effect.rank, event)
+
+    def __enter__(self) -> BigMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.destroy()
+
+    def __repr__(self) -> str:
+        if self._pool.abandoned:
+            return f"<BigMemory {self._id}: of the parent process>"
+        if self._pool.destroyed:
+            return f"<BigMemory {self._id}: destroyed>"
+        epoch, ranks = self._pool.view()
+        state = f"joined, view {epoch} with ranks {ranks}" if self._pool.joined else "not joined"
+        sizes = ", ".join(
+            f"{tier.name} {self._allocated(self._own_rank, int(tier))} of {self._layout.max_bytes(tier)} bytes"
+            for tier in Tier
+            if self._layout.max_bytes(tier)
+        )
+        return f"<BigMemory {self._id}: rank {self._own_rank} of {self._layout.capacity}, {state}; {sizes}>"
+
+
+def _tier(mem_type: SupportsIndex) -> Tier:
+    number = arguments.u32("mem_type", mem_type)
+    try:
+        return BmMemType(number).tier
+    except ValueError:
+        raise InvalidParam(f"mem_type is {number}, expected 0..{max(BmMemType).value}") from None

@@ -1,0 +1,70 @@
+"""`BmConfig`: how to initialise Big Memory."""
+
+from __future__ import annotations
+
+import re
+
+from memfabric_hybrid import arguments
+from memfabric_hybrid.config_fields import U32, Config, Flag
+from memfabric_hybrid.errors import InvalidParam
+
+MAX_NIC = 63
+_NIC = re.compile(r"tcp6?://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]+)(/\d{1,3})?:(\d{1,5})")
+
+
+class BmConfig(Config):
+    """Settings for `bm.initialize`; every field has the documented default.
+
+    Attributes:
+        init_timeout, create_timeout, operation_timeout: seconds, 1..4294967295 (0 makes initialize return -2000).
+        start_store: run the config store in this process where that is its part (rank 0, or whoever is first).
+        start_store_only: run the config store and nothing else.
+        dynamic_world_size: accepted; members may always come and go.
+        unified_address_space: must stay True.
+        auto_ranking: let the store hand out the lowest free rank; otherwise `rank_id` is taken.
+        rank_id: this process's rank when `auto_ranking` is False.
+        flags: reserved.
+    """
+
+    init_timeout = U32(120)
+    create_timeout = U32(120)
+    operation_timeout = U32(120)
+    start_store = Flag(True)
+    start_store_only = Flag(False)
+    dynamic_world_size = Flag(False)
+    unified_address_space = Flag(True)
+    auto_ranking = Flag(True)
+    rank_id = U32(65535)
+    flags = U32(0)
+
+    __slots__ = ("_nic",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nic = ""
+
+    def set_nic(self, nic: str) -> None:
+        """Which network card data moves over between hosts: "tcp://ip[/mask]:port"; judged by `initialize`."""
+        self._nic = arguments.text("nic", nic)
+
+    def judge(self, world_size: int) -> None:
+        """InvalidParam for the first value outside its limits."""
+        for name in ("init_timeout", "create_timeout", "operation_timeout"):
+            if getattr(self, name) == 0:
+                raise InvalidParam(f"{name} is 0 s, expected 1..{arguments.U32_MAX}")
+        if not self.unified_address_space:
+            raise InvalidParam("unified_address_space is False; only one unified address space is supported")
+        if not self.auto_ranking and self.rank_id >= world_size:
+            raise InvalidParam(f"rank_id is {self.rank_id}, expected 0..{world_size - 1} (world_size - 1)")
+        if not self._nic:
+            return
+        if len(self._nic) > MAX_NIC:
+            raise InvalidParam(f"nic has {len(self._nic)} characters, the limit is {MAX_NIC}")
+        match = _NIC.fullmatch(self._nic)
+        if match is None or not 0 < int(match[3]) <= 65535:
+            raise InvalidParam(f"nic {self._nic!r} is not of the form tcp://ip[/mask]:port")
+
+    def __repr__(self) -> str:
+        fields = ("init_timeout", "create_timeout", "operation_timeout", "start_store", "start_store_only",
+                  "auto_ranking", "rank_id")  # fmt: skip
+        return f"BmConfig({', '.join(f'{name}={getattr(self, name)}' for name in fields)})"

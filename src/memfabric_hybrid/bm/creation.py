@@ -1,0 +1,101 @@
+"""How a BigMemory comes to be: judge the arguments, get the range from the store, reserve it, fill our slot."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.layout import Layout, Tier, judged_layout, round_up
+from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.bm import runtime
+from memfabric_hybrid.bm.big_memory import BigMemory
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Duplicated, InvalidParam, MallocFailed, Unreachable
+from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.transports import routes
+
+NUMA_NODE = 0x7F
+NUMA_GIVEN = 1 << 7
+CREATE_WITH_SHM = 1 << 8
+DRAM_MAP_HOST_VA = 1 << 9  # always so here: host memory is addressable at its global address
+DRAM_BEST_EFFORT = 1 << 10  # a NUMA node becomes a preference
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """The arguments of create2, types checked."""
+
+    object_id: int
+    local: tuple[int, int]
+    maximum: tuple[int, int]
+    op_type: int
+    flags: int
+    shm_fd: int
+    tag: str
+    tag_op_info: str
+
+
+def make(wish: Wish) -> BigMemory:
+    """The object, not joined yet; FabricError otherwise."""
+    current = runtime.current()
+    site = runtime.current_site()
+    layout, local = judged_layout(current.world_size, wish.local, wish.maximum)
+    routes.check_op_type(wish.op_type)
+    routes.check_tag(wish.tag)
+    rules = routes.parse_rules(wish.tag_op_info)
+    placement = _placement(wish.flags)
+    name = f"bm/{wish.object_id}"
+    with current.creating:
+        if any(pool.name == name for pool in site.pools()):
+            raise Duplicated(f"bm object {wish.object_id} exists already in this process; destroy it first")
+        own_segments = _segments(wish, local, placement)
+        store = site.member.store
+        try:
+            base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
+            try:
+                return BigMemory(
+                    site, wish.object_id, base, layout, own_segments,
+                    placement=placement, op_type=wish.op_type, tag=wish.tag, rules=rules,
+                    operation_timeout_s=current.config.operation_timeout,
+                )  # fmt: skip
+            except BaseException:
+                with suppress(Unreachable):
+                    store.release_range(name, deadline=Deadline(FAREWELL_S))
+                raise
+        except BaseException as failure:
+            for segment in own_segments:
+                segment.close()
+            if isinstance(failure, OSError):
+                raise MallocFailed(f"the range of {_size(layout)} cannot be reserved: {failure}") from failure
+            raise
+
+
+def _placement(flags: int) -> Placement:
+    if not flags & NUMA_GIVEN:
+        return Placement()
+    node = flags & NUMA_NODE
+    segments.check_node(node)
+    return Placement(node, strict=not flags & DRAM_BEST_EFFORT)
+
+
+def _segments(wish: Wish, local: tuple[int, int], placement: Placement) -> list[Segment]:
+    """Our part: one segment per space that we contribute to."""
+    if wish.flags & CREATE_WITH_SHM:
+        if not local[0]:
+            raise InvalidParam("CREATE_WITH_SHM is set but local_dram_size is 0")
+        made = [segments.adopt(wish.shm_fd, round_up(local[0]))]
+    else:
+        made = [segments.create(Tier.DRAM, 0, local[0], placement)] if local[0] else []
+    try:
+        if local[1]:
+            made.append(segments.create(Tier.HBM, 0, local[1], Placement()))
+    except BaseException:
+        for segment in made:
+            segment.close()
+        raise
+    return made
+
+
+def _size(layout: Layout) -> str:
+    return f"{layout.capacity} ranks × {layout.max_dram + layout.max_hbm} bytes"

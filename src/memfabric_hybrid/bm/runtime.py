@@ -1,0 +1,103 @@
+"""Big Memory's state in this process: between `bm.initialize` and `bm.uninitialize`.
+
+One `Runtime` at a time, behind one lock. A forked child starts without one.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+
+from memfabric_hybrid import _native, logs, settings
+from memfabric_hybrid.address_space.layout import MAX_WORLD
+from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.bm.config import BmConfig
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import InvalidParam, NotInit
+from memfabric_hybrid.membership.member import FAREWELL_S, Entry
+from memfabric_hybrid.store import StoreUrl, hosting, parse_url
+
+log = logs.get(__name__)
+
+
+class Runtime(msgspec.Struct):
+    """`site` is None when only the store runs here (`start_store_only`)."""
+
+    url: StoreUrl
+    world_size: int
+    config: BmConfig
+    site: Site | None
+    creating: threading.Lock = msgspec.field(default_factory=threading.Lock)  # one create at a time
+
+    def end(self) -> None:
+        if self.site is None:
+            hosting.release(self.url, "bm")
+            return
+        for pool in self.site.pools():
+            pool.destroy(Deadline(FAREWELL_S))
+        self.site.leave()
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def start(store_url: str, world_size: int, config: BmConfig) -> None:
+    """Again while initialised: nothing happens."""
+    global _runtime
+    with _lock:
+        if _runtime is not None:
+            return
+        if not 1 <= world_size <= MAX_WORLD:
+            raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+        config.judge(world_size)
+        _native.set_copy_threads(settings.copy_threads())
+        url = parse_url(store_url)
+        if config.start_store_only:
+            hosting.host(url, "bm")
+            _runtime = Runtime(url, world_size, config, None)
+            return
+        entry = Entry(
+            url,
+            kind="bm",
+            capacity=world_size,
+            wanted_rank=None if config.auto_ranking else config.rank_id,
+            hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
+            takes_over=config.start_store and config.auto_ranking,
+        )
+        _runtime = Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout)))
+
+
+def stop() -> None:
+    """Destroys every object and leaves the cluster; idempotent."""
+    global _runtime
+    with _lock:
+        runtime, _runtime = _runtime, None
+    if runtime is not None:
+        runtime.end()
+
+
+def current() -> Runtime:
+    """The runtime, or NotInit."""
+    runtime = _runtime
+    if runtime is None:
+        raise NotInit("Big Memory is not initialised in this process: call bm.initialize() first")
+    return runtime
+
+
+def current_site() -> Site:
+    """The membership, or NotInit."""
+    site = current().site
+    if site is None:
+        raise NotInit("this process runs the store only (start_store_only): it has no rank and no memory")
+    return site
+
+
+def abandon_after_fork() -> None:
+    """In a forked child: the parent's membership is not ours."""
+    global _lock, _runtime
+    _lock = threading.Lock()
+    runtime, _runtime = _runtime, None
+    if runtime is not None and runtime.site is not None:
+        runtime.site.abandon_after_fork()

@@ -1,0 +1,50 @@
+"""The documents' configuration classes: fields with a default, and the type check of the C field behind each."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from memfabric_hybrid import arguments
+
+
+class Config:
+    """Base of the configuration classes. Slots: a misspelt field is an AttributeError, not a setting without effect."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+
+
+class U32:
+    """A field with the range of the documents' C type: other types raise TypeError when assigned."""
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, config: Config | None, owner: type | None = None) -> int:
+        return self._default if config is None else config._values.get(self._name, self._default)
+
+    def __set__(self, config: Config, value: SupportsIndex) -> None:
+        config._values[self._name] = arguments.u32(self._name, value)
+
+
+class Flag:
+    """A boolean field; takes what `bool()` takes of ints, refuses text and the like."""
+
+    def __init__(self, default: bool) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, config: Config | None, owner: type | None = None) -> bool:
+        return bool(self._default if config is None else config._values.get(self._name, self._default))
+
+    def __set__(self, config: Config, value: bool) -> None:
+        if not isinstance(value, int):
+            raise TypeError(f"{self._name} must be a bool, not {type(value).__name__}")
+        config._values[self._name] = bool(value)

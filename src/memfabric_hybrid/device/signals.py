@@ -1,0 +1,130 @@
+"""Signalling between ranks from kernels: atomics on aligned words, fences, and waiting for a word."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from memfabric_hybrid.device.words import adder, full_fence, loader, storer, swapper
+
+EQ, NE, GT, GE, LT, LE = range(6)  # how `wait_until` compares the word with the value
+FOREVER = 1 << 62  # looks; a bounded number is wiser where a rank may die
+_LOOKS_BEFORE_YIELD = 200
+_LOOKS_BEFORE_SLEEP = 264  # beside a busy thread every yield costs a time slice, so there are few
+_SLEEP_US = 50
+
+_load_i32, _load_i64 = loader(32), loader(64)
+_store_i32, _store_i64 = storer(32), storer(64)
+_add_i32, _add_i64 = adder(32), adder(64)
+_swap_i32, _swap_i64 = swapper(32), swapper(64)
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+_usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+
+@njit
+def fence() -> None:
+    """Everything this thread stored before is seen by whoever sees what it stores after."""
+    full_fence()
+
+
+@njit
+def quiet() -> None:
+    """All puts and gets of this thread are done. They are done when they return; this also orders them."""
+    full_fence()
+
+
+@njit
+def atomic_load_i32(address: int) -> int:
+    """The word at the address."""
+    return _load_i32(np.uint64(address))
+
+
+@njit
+def atomic_load_i64(address: int) -> int:
+    """The word at the address."""
+    return _load_i64(np.uint64(address))
+
+
+@njit
+def atomic_store_i32(address: int, value: int) -> None:
+    """Stores the word."""
+    _store_i32(np.uint64(address), np.int32(value))
+
+
+@njit
+def atomic_store_i64(address: int, value: int) -> None:
+    """Stores the word."""
+    _store_i64(np.uint64(address), np.int64(value))
+
+
+@njit
+def atomic_add_i32(address: int, value: int) -> int:
+    """Adds to the word; what it was before."""
+    return _add_i32(np.uint64(address), np.int32(value))
+
+
+@njit
+def atomic_add_i64(address: int, value: int) -> int:
+    """Adds to the word; what it was before."""
+    return _add_i64(np.uint64(address), np.int64(value))
+
+
+@njit
+def atomic_compare_swap_i32(address: int, expected: int, value: int) -> int:
+    """Stores the value if the word is as expected; what it was before."""
+    return _swap_i32(np.uint64(address), np.int32(expected), np.int32(value))
+
+
+@njit
+def atomic_compare_swap_i64(address: int, expected: int, value: int) -> int:
+    """Stores the value if the word is as expected; what it was before."""
+    return _swap_i64(np.uint64(address), np.int64(expected), np.int64(value))
+
+
+@njit(inline="always")
+def _let_others_run(looks: int) -> None:
+    if looks >= _LOOKS_BEFORE_SLEEP:
+        _usleep(np.uint32(_SLEEP_US))
+    elif looks >= _LOOKS_BEFORE_YIELD:
+        _sched_yield()
+
+
+@njit(inline="always")
+def _holds(now: int, compare: int, value: int) -> bool:
+    if compare == EQ:
+        return now == value
+    if compare == NE:
+        return now != value
+    if compare == GT:
+        return now > value
+    if compare == GE:
+        return now >= value
+    if compare == LT:
+        return now < value
+    return now <= value
+
+
+@njit
+def wait_until_i32(address: int, compare: int, value: int, most: int) -> bool:
+    """Looks until `word compare value` holds, `most` times at most; False = it never held.
+
+    After some µs it lets others run, then it sleeps 50 µs between looks.
+    """
+    for looks in range(most):
+        if _holds(_load_i32(np.uint64(address)), compare, value):
+            return True
+        _let_others_run(looks)
+    return False
+
+
+@njit
+def wait_until_i64(address: int, compare: int, value: int, most: int) -> bool:
+    """Looks until `word compare value` holds, `most` times at most; False = it never held.
+
+    After some µs it lets others run, then it sleeps 50 µs between looks.
+    """
+    for looks in range(most):
+        if _holds(_load_i64(np.uint64(address)), compare, value):
+            return True
+        _let_others_run(looks)
+    return False

@@ -1,0 +1,85 @@
+"""What kernels know about the objects of their process, read from the native table at its fixed address.
+
+The layout is that of `native/core/kernel_table.h`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from memfabric_hybrid import _native
+from memfabric_hybrid.device.words import loader
+
+NO_RANK = 0xFFFFFFFF  # what `rank()` is without such an object
+_TABLE = _native.KERNEL_TABLE_ADDRESS
+_ENTRY_BYTES = 64
+_OBJECTS = 64
+_RANK, _RANK_SIZE, _CONTEXT_SIZE, _GVA, _SYMMETRIC_SIZE, _CONTEXT = 4, 8, 12, 16, 24, 32
+
+_load_i32 = loader(32)
+_load_i64 = loader(64)
+
+
+@njit(inline="always")
+def _entry(id: int) -> int:
+    """The address of the object's entry; 0 if this process has no such object."""
+    number = np.uint64(id)
+    if number >= np.uint64(_OBJECTS):
+        return np.uint64(0)
+    entry = np.uint64(_TABLE) + number * np.uint64(_ENTRY_BYTES)
+    return entry if _load_i32(entry) != 0 else np.uint64(0)
+
+
+@njit(inline="always")
+def _number(id: int, field: int) -> int:
+    entry = _entry(id)
+    return np.int64(0) if entry == 0 else _load_i64(entry + np.uint64(field))
+
+
+@njit
+def rank(id: int = 0) -> int:
+    """This process's rank in the object; NO_RANK without such an object."""
+    entry = _entry(id)
+    return np.int64(NO_RANK) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_RANK))))
+
+
+@njit
+def rank_size(id: int = 0) -> int:
+    """How many ranks the object has; 0 without such an object."""
+    entry = _entry(id)
+    return np.int64(0) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_RANK_SIZE))))
+
+
+@njit
+def symmetric_size(id: int = 0) -> int:
+    """Bytes of each rank's memory; 0 without such an object."""
+    return _number(id, _SYMMETRIC_SIZE)
+
+
+@njit
+def gva(id: int = 0) -> int:
+    """Where the memory of rank 0 begins; 0 without such an object."""
+    return _number(id, _GVA)
+
+
+@njit
+def context_size(id: int = 0) -> int:
+    """Bytes of what `ShareMemory.set_context` was given on this rank; 0 before that."""
+    entry = _entry(id)
+    return np.int64(0) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_CONTEXT_SIZE))))
+
+
+@njit
+def context_address(id: int = 0) -> int:
+    """Where the context is; 0 if there is none."""
+    return np.int64(0) if context_size(id) == 0 else _number(id, _CONTEXT)
+
+
+@njit
+def address(rank: int, offset: int = 0, id: int = 0) -> int:
+    """The global address of `offset` in the memory of that rank; 0 if the object or the place does not exist."""
+    size = symmetric_size(id)
+    if rank < 0 or rank >= rank_size(id) or offset < 0 or offset >= size:
+        return np.int64(0)
+    return gva(id) + np.int64(rank) * size + np.int64(offset)

@@ -1,0 +1,65 @@
+"""The edge between exceptions (inside) and codes (outside): the one place where failures become return values.
+
+Every failure that leaves through here sets the last error of the calling thread. TypeErrors pass: they are the
+caller's wrong types, as documented. Anything else that is not a FabricError is a defect of ours; it is logged with
+its traceback and reported as ERROR, because the interface promises codes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from memfabric_hybrid import _native, logs
+from memfabric_hybrid.errors import Code, FabricError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logs.get(__name__)
+
+
+def record(failure: Exception) -> Code:
+    """Sets the last error to what `failure` says; returns its code."""
+    if isinstance(failure, FabricError):
+        _native.set_last_error(str(failure))
+        return failure.code
+    log.error("unexpected failure", exc_info=failure)
+    _native.set_last_error(f"unexpected {type(failure).__name__}: {failure}; the log has the traceback")
+    return Code.ERROR
+
+
+def returns_code(function: Callable[P, None]) -> Callable[P, int]:
+    """0 when `function` returns, the failure's code when it raises."""
+
+    @functools.wraps(function)
+    def edge(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            function(*args, **kwargs)
+        except TypeError:
+            raise
+        except Exception as failure:
+            return int(record(failure))
+        return 0
+
+    edge.__annotations__ = {**function.__annotations__, "return": "int"}
+    return edge
+
+
+def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """The function's value, or `on_failure` when it raises: the getters of the documents."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def edge(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except TypeError:
+                raise
+            except Exception as failure:
+                record(failure)
+                return on_failure
+
+        return edge
+
+    return decorate

@@ -1,0 +1,35 @@
+"""Runs a config store until it is told to stop: `python -m memfabric_hybrid.launch_ascend_mf_store`.
+
+The address comes from MF_CONFIG_STORE_URL (or ASCEND_MF_STORE_URL), the log level from MF_LOG_LEVEL (or
+ASCEND_MF_LOG_LEVEL). SIGINT and SIGTERM end it cleanly.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import memfabric_hybrid as mf
+from memfabric_hybrid import settings
+
+
+def main() -> int:
+    """The exit status: 0 after a signal, else the code of `create_config_store`."""
+    url = settings.text(settings.STORE_URL)
+    if not url:
+        raise ValueError(f"set {' or '.join(settings.STORE_URL.names)} to the address of the store, tcp://host:port")
+    mf.set_log_level(settings.log_level())
+    # Blocked first, so that a signal between start and wait is not lost.
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    code = mf.create_config_store(url)
+    if code != 0:
+        print(mf.get_last_err_msg(), file=sys.stderr)
+        return code
+    signal.sigwait(signals)
+    mf.uninitialize()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

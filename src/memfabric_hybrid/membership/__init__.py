@@ -1,0 +1,1 @@
+"""Who is here: ranks, doorplates and the roster of each object."""

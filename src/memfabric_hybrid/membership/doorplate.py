@@ -1,0 +1,50 @@
+"""A rank's doorplate: the abstract Unix socket under which a member can be found by the others of its host.
+
+Binding it is also the proof that nobody else on this host holds the rank: the kernel frees the name the moment the
+process is gone and not before. So a store that was restarted, and knows nobody yet, can never give the rank of a
+living (or merely stopped) member away: the newcomer finds the name taken and asks for another rank.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from contextlib import suppress
+
+from memfabric_hybrid.errors import Duplicated
+
+
+def doorplate_name(cluster: str, rank: int) -> str:
+    """`cluster` tells the clusters of one host apart: the store's address and the kind of membership."""
+    return f"memfabric/{os.geteuid()}/{cluster}/{rank}"
+
+
+def hang(name: str) -> socket.socket:
+    """The listening socket of that name; Duplicated when a living process has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind("\0" + name)
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise Duplicated(f"{name!r} belongs to a living process of this host{_owner(name)}") from error
+    return listener
+
+
+def _owner(name: str) -> str:
+    """Who listens there, for the error sentence only; empty when the kernel does not tell."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as probe:
+        probe.settimeout(0.2)
+        probe.connect("\0" + name)
+        return f" (pid {peer_credentials(probe)[0]})"
+    return ""
+
+
+def peer_credentials(connection: socket.socket) -> tuple[int, int]:
+    """(pid, uid) of the other end, as the kernel knows them."""
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(packed[0:4], sys.byteorder, signed=True), int.from_bytes(packed[4:8], sys.byteorder)

@@ -1,0 +1,171 @@
+"""Who takes part in one object: a pure state machine fed with what is seen, answering with what changed.
+
+Two sources tell about a member: the store (published, unpublished, snapshots after a reconnect) and the exchange of
+this host (attached, lost). A member counts as present from the moment its memory is attached until any source says
+that it is gone. `Stamp`s keep the sources apart in time: a late word about an earlier life never touches a later one.
+
+Pure: no sockets, no threads, no clock. One owner (the pool) calls it under its lock and carries out the effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+
+class Stamp(NamedTuple):
+    """One participation of one process: `instance` is random per process, `generation` counts its joins."""
+
+    instance: int
+    generation: int
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The rank is there and its memory can be used."""
+
+    rank: int
+
+
+class Left(msgspec.Struct, frozen=True):
+    """The rank is gone; `reason` completes "rank n cannot be reached: …" for its copies from now on."""
+
+    rank: int
+    reason: str
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The store shows the rank again after it had counted as gone: its memory has to be asked for."""
+
+    rank: int
+
+
+Effect = Joined | Left | Returned
+
+
+class Roster(msgspec.Struct):
+    """The present members of one object as this process sees them."""
+
+    own_rank: int
+    grace_s: float  # how long a restarted store may take to hear from a member again
+    epoch: int = 0  # number of the view; grows with every change
+    present: dict[int, Stamp] = msgspec.field(default_factory=dict)
+    _published: dict[int, Stamp] = msgspec.field(default_factory=dict)
+    _incarnation: str | None = None
+    _missing: dict[int, tuple[Stamp, float]] = msgspec.field(default_factory=dict)
+    _withdrawn: dict[int, int] = msgspec.field(default_factory=dict)  # instance → its last generation that is over
+    _given_up: dict[int, Stamp] = msgspec.field(
+        default_factory=dict
+    )  # gone on the store's word, which it may take back
+
+    def attached(self, rank: int, stamp: Stamp) -> list[Effect]:
+        """The rank shows its memory (again, when the stamp is known already).
+
+        It may be heard late: a participation that was withdrawn or followed by a newer one stays over, one that the
+        store gave up waits until the store takes that back. Whether the stamp counts is seen in `present`.
+        """
+        effects: list[Effect] = []
+        before = self.present.get(rank)
+        if before == stamp or self._given_up.get(rank) == stamp:
+            return effects
+        if stamp.generation <= self._withdrawn.get(stamp.instance, 0):
+            return effects
+        if before is not None:
+            if before.instance == stamp.instance and before.generation > stamp.generation:
+                return effects
+            effects += self._drop(rank, "it joined anew")
+        self.present[rank] = stamp
+        self.epoch += 1
+        return [*effects, Joined(rank)]
+
+    def published(self, rank: int, stamp: Stamp) -> list[Effect]:
+        """The store shows the rank. A present life that it showed before is over; one it never showed is newer."""
+        if rank == self.own_rank:
+            return []
+        shown = self._published.get(rank)
+        self._published[rank] = stamp
+        self._missing.pop(rank, None)
+        given_up = self._given_up.pop(rank, None)
+        before = self.present.get(rank)
+        if before is None:
+            return [Returned(rank)] if given_up == stamp else []
+        if shown is not None and stamp.instance != before.instance == shown.instance:
+            return self._drop(rank, "it was taken over by another process")
+        return []
+
+    def unpublished(self, rank: int, reason: str) -> list[Effect]:
+        """The store shows the rank no more. What was published is over, a newer life is not."""
+        self._missing.pop(rank, None)
+        gone = self._published.pop(rank, None)
+        if gone is None:
+            return []
+        self._given_up[rank] = gone
+        return self._drop(rank, reason) if self.present.get(rank) == gone else []
+
+    def withdrawn(self, rank: int, stamp: Stamp, reason: str = "") -> list[Effect]:
+        """The rank itself said that it leaves, and perhaps what made it leave."""
+        self._withdrawn[stamp.instance] = max(stamp.generation, self._withdrawn.get(stamp.instance, 0))
+        if self.present.get(rank) != stamp:
+            return []
+        return self._drop(rank, "it has left" + (f": {reason}" if reason else ""))
+
+    def lost(self, instance: int, reason: str) -> list[Effect]:
+        """The connection to that process broke: whatever it took part in with that life is over."""
+        self._withdrawn.pop(instance, None)
+        ranks = [rank for rank, stamp in self.present.items() if stamp.instance == instance]
+        return [effect for rank in ranks for effect in self._drop(rank, reason)]
+
+    def snapshot(self, members: Mapping[int, Stamp], incarnation: str, now: float) -> list[Effect]:
+        """All that the store shows, after (re)connecting to it.
+
+        A store that has been restarted starts empty and hears from the members one by one, so a present rank that
+        it does not show yet gets `grace_s` before it counts as gone; so does one whose publication we have not seen.
+        For all others the same store gives none: it knows.
+        """
+        restarted = self._incarnation is not None and incarnation != self._incarnation
+        self._incarnation = incarnation
+        effects: list[Effect] = []
+        for rank, stamp in members.items():
+            effects += self.published(rank, stamp)
+        for rank, stamp in list(self.present.items()):
+            if rank in members:
+                continue
+            if restarted or self._published.get(rank) != stamp:
+                self._missing.setdefault(rank, (stamp, now + self.grace_s))
+            else:
+                effects += self.unpublished(rank, "it is gone from the store")
+        for rank in self._published.keys() - members.keys() - self._missing.keys():
+            self._given_up[rank] = self._published.pop(rank)
+        return effects
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time passes: ranks that a restarted store has not heard from in time are gone."""
+        effects: list[Effect] = []
+        for rank, (stamp, until) in list(self._missing.items()):
+            if now < until:
+                continue
+            del self._missing[rank]
+            if self.present.get(rank) == stamp:
+                self._given_up[rank] = stamp
+                effects += self._drop(rank, "it did not register with the restarted store")
+        return effects
+
+    @property
+    def waits_for_time(self) -> bool:
+        """True while `tick` has something to decide."""
+        return bool(self._missing)
+
+    def clear(self) -> list[Effect]:
+        """This process leaves: everybody is gone for it."""
+        ranks = list(self.present)
+        self._published.clear()
+        self._missing.clear()
+        self._given_up.clear()
+        self._incarnation = None
+        return [effect for rank in ranks for effect in self._drop(rank, "this process left")]
+
+    def _drop(self, rank: int, reason: str) -> list[Effect]:
+        del self.present[rank]
+        self.epoch += 1
+        return [Left(rank, reason)]

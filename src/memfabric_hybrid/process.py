@@ -1,0 +1,48 @@
+"""The library's life in one process: on, off, at exit, and after a fork.
+
+Everything that owns threads or sockets is ended here, top layer first, so that nothing outlives the process's wish.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+from memfabric_hybrid import _native, logs, settings
+from memfabric_hybrid.bm import runtime as bm_runtime
+from memfabric_hybrid.shm import runtime as shm_runtime
+from memfabric_hybrid.store import hosting
+from memfabric_hybrid.transfer import engines
+
+
+def start() -> None:
+    """Idempotent, and optional: the modules start what they need when they are initialised."""
+    _native.set_copy_threads(settings.copy_threads())
+
+
+def stop() -> None:
+    """Ends Share Memory, Big Memory, every transfer engine and every store server of this process; idempotent."""
+    shm_runtime.stop()
+    bm_runtime.stop()
+    engines.stop_all()
+    hosting.stop_all()
+
+
+def _at_exit() -> None:
+    stop()
+    _native.shut_down()
+    logs.handler.extern = None  # the program's function would keep its module alive beyond the interpreter's end
+
+
+def _in_forked_child() -> None:
+    """A child must not talk on its parent's sockets, nor keep them open when the parent dies."""
+    shm_runtime.abandon_after_fork()
+    bm_runtime.abandon_after_fork()
+    engines.abandon_after_fork()
+    hosting.abandon_after_fork()
+
+
+def install() -> None:
+    """Called once by the package."""
+    atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_in_forked_child)

@@ -1,0 +1,54 @@
+"""Values that one rank at a time can have: the lowest free one is given, those of the dead are free again."""
+
+from __future__ import annotations
+
+import threading
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import InvalidParam, NoResources, NotExist
+from memfabric_hybrid.store import Store
+
+
+class AtomicValues:
+    """The values of one object, kept as keys of the store that vanish with whoever holds them."""
+
+    def __init__(self, store: Store, object_name: str, rank: int) -> None:
+        self._store = store
+        self._prefix = f"{object_name.replace('/', '-')}-value/"
+        self._owner = str(rank).encode()
+        self._lock = threading.Lock()
+        self._held: set[int] = set()
+
+    def take(self, limit: int, deadline: Deadline) -> int:
+        """The lowest free value below `limit`, which is ours until `release`."""
+        if limit == 0:
+            raise InvalidParam("limit is 0, expected at least 1: values are below it")
+        while True:
+            taken = {
+                int(key.removeprefix(self._prefix))
+                for key in self._store.prefix(self._prefix, deadline=deadline).entries
+            }
+            free = next((value for value in range(limit) if value not in taken), None)
+            if free is None:
+                raise NoResources(f"all {limit} values are in use; release one or raise the limit")
+            won, _ = self._store.compare_and_set(self._key(free), None, self._owner, deadline=deadline, ephemeral=True)
+            if won:
+                with self._lock:
+                    self._held.add(free)
+                return free
+
+    def release(self, value: int, deadline: Deadline) -> None:
+        with self._lock:
+            if value not in self._held:
+                raise NotExist(f"value {value} is not held by this rank: it did not get it from atomic_alloc_value()")
+            self._held.discard(value)
+        self._store.delete(self._key(value), deadline=deadline)
+
+    def release_all(self, deadline: Deadline) -> None:
+        with self._lock:
+            held, self._held = self._held, set()
+        for value in held:
+            self._store.delete(self._key(value), deadline=deadline)
+
+    def _key(self, value: int) -> str:
+        return f"{self._prefix}{value}"

@@ -1,0 +1,37 @@
+"""`ShmConfig`: how to initialise Share Memory."""
+
+from __future__ import annotations
+
+from memfabric_hybrid import arguments
+from memfabric_hybrid.config_fields import U32, Config, Flag
+from memfabric_hybrid.errors import InvalidParam
+
+
+class ShmConfig(Config):
+    """Settings for `shm.initialize`; every field has the documented default.
+
+    Attributes:
+        init_timeout: seconds until the store must have answered, 1..4294967295 (0 makes initialize return -2000).
+        create_timeout: seconds until all ranks must have created an object.
+        operation_timeout: seconds until all ranks must have arrived in a barrier or all-gather.
+        start_store: rank 0 runs the config store; the others never do.
+        flags: reserved.
+    """
+
+    init_timeout = U32(120)
+    create_timeout = U32(120)
+    operation_timeout = U32(120)
+    start_store = Flag(True)
+    flags = U32(0)
+
+    __slots__ = ()
+
+    def judge(self) -> None:
+        """InvalidParam for the first value outside its limits."""
+        for name in ("init_timeout", "create_timeout", "operation_timeout"):
+            if getattr(self, name) == 0:
+                raise InvalidParam(f"{name} is 0 s, expected 1..{arguments.U32_MAX}")
+
+    def __repr__(self) -> str:
+        fields = ("init_timeout", "create_timeout", "operation_timeout", "start_store", "flags")
+        return f"ShmConfig({', '.join(f'{name}={getattr(self, name)}' for name in fields)})"

@@ -1,0 +1,182 @@
+"""How a ShareMemory comes to be, on all ranks together.
+
+Each rank gets the range from the store, fills its slot, shows it to its neighbours with a control page enclosed, and
+waits until everybody is there. Then the ranks of each host take the control page of their lowest rank, and a first
+barrier makes sure that nobody returns before all have mapped all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+import msgspec
+
+from memfabric_hybrid import _native
+from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layout
+from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.address_space.segments import Placement
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources, NotExist, Unreachable, failure_of
+from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.shm import runtime
+from memfabric_hybrid.shm.attendance import Attendance
+from memfabric_hybrid.shm.departures import Departures
+from memfabric_hybrid.shm.foundation import Foundation
+from memfabric_hybrid.shm.host_meeting import HostMeeting
+from memfabric_hybrid.shm.share_memory import ShareMemory
+from memfabric_hybrid.transports.op_types import ShmDataOpType
+
+MAX_OBJECTS = 64
+MAX_LOCAL = 64 * GIB
+MAPPED = ShmDataOpType.MTE | ShmDataOpType.SDMA
+ALL_BITS = MAPPED | ShmDataOpType.RDMA
+GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """The arguments of create, types checked."""
+
+    object_id: int
+    rank_size: int
+    rank: int
+    local_mem_size: int
+    op_type: int
+
+
+def make(wish: Wish) -> ShareMemory:
+    """The object, complete on every rank; FabricError otherwise, and then nothing of it is left here."""
+    current = runtime.current()
+    layout = _judged(wish, current)
+    with current.creating(wish.object_id):
+        made = _create(wish, layout, current)
+        current.add(wish.object_id, made)
+        return made
+
+
+def _judged(wish: Wish, current: runtime.Runtime) -> Layout:
+    rank = current.site.member.rank
+    if wish.object_id >= MAX_OBJECTS:
+        raise InvalidParam(f"id is {wish.object_id}, expected 0..{MAX_OBJECTS - 1}")
+    if not 1 <= wish.rank_size <= current.world_size:
+        raise InvalidParam(f"rank_size is {wish.rank_size}, expected 1..{current.world_size} (world_size)")
+    if wish.rank != rank:
+        raise InvalidParam(f"rank_id is {wish.rank}, but this process was initialised as rank {rank}; use the same")
+    if wish.rank >= wish.rank_size:
+        raise InvalidParam(f"rank_id is {wish.rank}, expected 0..{wish.rank_size - 1} (rank_size - 1)")
+    if not 1 <= wish.local_mem_size <= MAX_LOCAL:
+        raise InvalidParam(f"local_mem_size is {wish.local_mem_size} bytes, expected 1..{MAX_LOCAL}")
+    if wish.op_type == 0 or wish.op_type & ~int(ALL_BITS):
+        raise InvalidParam(f"data_op_type is {wish.op_type:#x}, expected one or more of the bits {int(ALL_BITS):#x}")
+    if not wish.op_type & MAPPED:
+        raise NoResources("no route for data_op_type RDMA: this version has no RDMA engine; allow MTE or SDMA")
+    size = (wish.local_mem_size, 0)
+    return judged_layout(wish.rank_size, size, size)[0]
+
+
+class ControlPages:
+    """Our control page, and those that neighbours enclosed with their shares, until it is known which one counts."""
+
+    def __init__(self, rank: int, rank_size: int) -> None:
+        self.own = _native.create_control_page(rank_size)
+        self._lock = threading.Lock()  # shares come on other threads, also while we choose
+        self._fds: dict[int, int] | None = {rank: self.own}
+
+    def take(self, rank: int, fds: Sequence[int]) -> None:
+        """Whoever attaches a share. The newest page of a rank counts: it may have come back."""
+        with self._lock:
+            if self._fds is None or len(fds) != 1:
+                return
+            replaced = self._fds.get(rank)
+            self._fds[rank] = os.dup(fds[0])
+            if replaced is not None:
+                os.close(replaced)
+
+    @contextmanager
+    def chosen(self, rank: int) -> Iterator[int]:
+        """The page of that rank; afterwards the others are closed. Ours stays: neighbours may be shown it again."""
+        with self._lock:
+            page = os.dup((self._fds or {})[rank])
+        try:
+            yield page
+        finally:
+            os.close(page)
+            self.close_others()
+
+    def close_others(self) -> None:
+        with self._lock:
+            fds, self._fds = self._fds or {}, None
+        for fd in fds.values():
+            if fd != self.own:
+                os.close(fd)
+
+
+def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory:
+    deadline = Deadline(current.config.create_timeout)
+    pages = ControlPages(wish.rank, wish.rank_size)
+    departures = Departures()
+    with ExitStack() as undo:
+        undo.callback(os.close, pages.own)
+        pool, space = _open_pool(wish, layout, current, pages, departures, deadline)
+        undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
+        try:
+            with Attendance(current.site.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
+                pool.join(deadline)
+                pool.wait_for_all(deadline)
+            hosts = pool.hosts()
+            own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if wish.rank in ranks)
+            meeting = None
+            if len(hosts) > 1:
+                store = current.site.member.store
+                meeting = HostMeeting(store, pool.name, pool.stamps(), hosts, own_host, departures.check)
+            foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, meeting, departures)
+            with pages.chosen(members[0]) as page:
+                made = ShareMemory(foundation, page, deadline)
+        finally:
+            pages.close_others()
+        undo.pop_all()
+        undo.push(lambda kind, error, trace: made._end(str(error)))
+        departures.tell(made, pool.gone())
+        code = made.barrier()
+        if code != 0:
+            raise failure_of(code, _native.last_error())
+        made._set_timeout(current.config.operation_timeout)
+        undo.pop_all()
+        return made
+
+
+def _open_pool(
+    wish: Wish,
+    layout: Layout,
+    current: runtime.Runtime,
+    pages: ControlPages,
+    departures: Departures,
+    deadline: Deadline,
+) -> tuple[Pool, _native.Space]:
+    """Our memory in its place, not joined yet."""
+    name, title, store = f"shm/{wish.object_id}", f"shm object {wish.object_id}", current.site.member.store
+    segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
+    try:
+        base = store.hold_range(name, layout.total_bytes, deadline=deadline)
+        try:
+            space = _native.Space(base, layout.capacity, layout.max_dram, 0, wish.rank, title)
+            space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
+            space._enliven(wish.rank)
+            pool = Pool(
+                current.site, name, title, layout, space, [segment], op_type=wish.op_type,
+                enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
+            )  # fmt: skip
+        except BaseException:
+            with suppress(Unreachable, NotExist):
+                store.release_range(name, deadline=Deadline(FAREWELL_S))
+            raise
+    except BaseException as failure:
+        segment.close()
+        if isinstance(failure, OSError):
+            size = f"{layout.capacity} ranks × {layout.max_dram} bytes"
+            raise MallocFailed(f"the range of {size} cannot be reserved: {failure}") from failure
+        raise
+    return pool, space

@@ -1,0 +1,76 @@
+"""Exits: one rank's word that makes a handler run on every rank.
+
+The word is a key of the store that everybody watches. It is written, and handlers run, on threads of ours: whoever
+calls `announce` goes on at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from memfabric_hybrid import logs
+from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.store import WatchUpdate
+
+log = logs.get(__name__)
+ExitHandler = Callable[[int], object]
+
+
+class Exits:
+    """The exits of one object; `close()` ends them."""
+
+    def __init__(self, site: Site, object_name: str, timeout_s: float, deadline: Deadline) -> None:
+        self.handler: ExitHandler | None = None
+        self._site = site
+        self._prefix = f"{object_name.replace('/', '-')}-exit/"
+        self._own = f"{self._prefix}{site.member.rank}-{site.member.instance}-"
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._heard: set[str] = set()
+        self._keys: list[str] = []
+        self._begun = False
+        self._watch = site.member.store.watch(self._prefix, self._on_update, deadline=deadline)
+        self._begun = True  # what was there before us is not meant for us
+
+    def announce(self, status: int) -> None:
+        """Any thread; does not wait for anybody."""
+        key = f"{self._own}{next(self._numbers)}"
+        self._keys.append(key)
+        self._heard.add(key)
+        self._site.notices.post(lambda: self._run(status))
+        self._site.mending.post(lambda: self._tell(key, status))
+
+    def close(self) -> None:
+        self._watch.close()
+        self.handler = None
+        for key in self._keys:
+            try:
+                self._site.member.store.delete(key, deadline=Deadline(min(1.0, self._timeout_s)))
+            except FabricError as failure:
+                log.info("%s stays until this process leaves the store: %s", key, failure)
+
+    def _tell(self, key: str, status: int) -> None:
+        try:
+            value = str(status).encode()
+            self._site.member.store.set(key, value, deadline=Deadline(self._timeout_s), ephemeral=True)
+        except FabricError as failure:
+            log.error("the other ranks did not hear of the exit with status %d: %s", status, failure)
+
+    def _on_update(self, update: WatchUpdate) -> None:
+        """Store's event thread."""
+        for key, value in update.entries.items():
+            if value is None or key in self._heard:
+                continue
+            self._heard.add(key)
+            if self._begun:
+                self._site.notices.post(lambda status=int(value): self._run(status))  # type: ignore[misc]
+
+    def _run(self, status: int) -> None:
+        handler = self.handler
+        if handler is None:
+            log.info("an exit with status %d, and no handler is registered", status)
+        else:
+            handler(status)

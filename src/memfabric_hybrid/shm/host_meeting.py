@@ -1,0 +1,133 @@
+"""How the hosts of one object meet: the ranks of each host combine in shared memory, one leader per host comes here.
+
+Leaders bring their host's data to a gathering of the store and take everybody's. A gathering that fails has not
+happened, so its number is used again; one that fails half-way cannot be repeated and ends all meetings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
+from memfabric_hybrid.membership.roster import Stamp
+from memfabric_hybrid.store import Store
+
+PIECE_BYTES = 60 * 1024  # a gathering takes 64 KiB from each; the rest is for the words around the data
+LOOK_AROUND_S = 0.2  # how often a waiting leader asks whether everybody is still there
+
+CheckDepartures = Callable[[], None]
+
+
+class Contribution(msgspec.Struct, frozen=True, array_like=True):
+    """What one leader brings first: bytes per rank (0 = barrier), a complaint that fails the round, the first data."""
+
+    size_bytes: int
+    complaint: str
+    data: bytes
+
+
+def group_name(object_name: str, stamps: Mapping[int, Stamp]) -> str:
+    """The same on all hosts for this very creation of the object, and no other."""
+    digest = hashlib.blake2b(repr(sorted(stamps.items())).encode(), digest_size=12).hexdigest()
+    return f"{object_name.replace('/', '-')}-hosts/{digest}"
+
+
+def gather_patiently(
+    store: Store,
+    group: str,
+    number: int,
+    place: tuple[int, int],
+    data: bytes,
+    deadline: Deadline,
+    check: CheckDepartures,
+) -> list[bytes]:
+    """`Store.gather` as (rank, size) = `place`, which gives up at once when `check` raises."""
+    while True:
+        check()
+        patience = Deadline(min(LOOK_AROUND_S, deadline.remaining_s()))
+        try:
+            return store.gather(group, number, place[0], place[1], data, deadline=patience)
+        except TimedOut:
+            if deadline.expired:
+                raise
+
+
+class HostMeeting:
+    """One object's meetings, as the leader of this host sees them. Calls come one at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        object_name: str,
+        stamps: Mapping[int, Stamp],
+        hosts: Sequence[Sequence[int]],
+        own_host: int,
+        check: CheckDepartures,
+    ) -> None:
+        self.group = group_name(object_name, stamps)
+        self._store = store
+        self._hosts = hosts
+        self._own_host = own_host
+        self._check = check
+        self._number = 0  # of the next gathering
+        self._over: str | None = None
+
+    def attend(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:
+        """Brings what the ranks of this host brought; everybody's bytes in order of rank."""
+        if self._over is not None:
+            raise NotConnected(f"the hosts have lost step with each other: {self._over}; create the object again")
+        deadline = Deadline(max(0.0, timeout_s))
+        parts = [
+            msgspec.msgpack.decode(packed, type=Contribution)
+            for packed in self._gather(
+                msgspec.msgpack.encode(Contribution(size_bytes, complaint, ours[:PIECE_BYTES])), deadline
+            )
+        ]
+        self._compare(parts)
+        collected = [bytearray(part.data) for part in parts]
+        largest = max(len(ranks) for ranks in self._hosts) * size_bytes
+        try:
+            for start in range(PIECE_BYTES, largest, PIECE_BYTES):
+                pieces = self._gather(ours[start : start + PIECE_BYTES], deadline)
+                for whole, piece in zip(collected, pieces, strict=True):
+                    whole += piece
+        except FabricError as failure:
+            self._over = str(failure)
+            raise
+        return self._in_order_of_rank(size_bytes, collected)
+
+    def _gather(self, data: bytes, deadline: Deadline) -> list[bytes]:
+        try:
+            gathered = gather_patiently(
+                self._store, self.group, self._number, (self._own_host, len(self._hosts)), data, deadline, self._check
+            )
+        except TimedOut as failure:
+            named = "; ".join(f"host {number} has ranks {list(ranks)}" for number, ranks in enumerate(self._hosts))
+            raise TimedOut(f"hosts did not arrive, counted as ranks here: {failure} ({named})") from failure
+        self._number += 1
+        return gathered
+
+    def _compare(self, parts: Sequence[Contribution]) -> None:
+        for part in parts:
+            if part.complaint:
+                raise InvalidParam(part.complaint)
+        for ranks, part in zip(self._hosts, parts, strict=True):
+            if part.size_bytes != parts[0].size_bytes:
+                first, other = (
+                    "called barrier" if size == 0 else f"brought {size} bytes to an all-gather"
+                    for size in (parts[0].size_bytes, part.size_bytes)
+                )
+                raise InvalidParam(
+                    f"rank {self._hosts[0][0]} {first}, rank {ranks[0]} {other}; all ranks must do the same"
+                )
+
+    def _in_order_of_rank(self, size_bytes: int, collected: Sequence[bytearray]) -> bytes:
+        whole = bytearray(size_bytes * sum(len(ranks) for ranks in self._hosts))
+        for ranks, data in zip(self._hosts, collected, strict=True):
+            for place, rank in enumerate(ranks):
+                whole[rank * size_bytes : (rank + 1) * size_bytes] = data[place * size_bytes : (place + 1) * size_bytes]
+        return bytes(whole)

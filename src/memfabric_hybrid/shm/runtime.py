@@ -1,0 +1,120 @@
+"""Share Memory's state in this process: between `shm.initialize` and `shm.uninitialize`.
+
+One `Runtime` at a time, behind one lock. A forked child starts without one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memfabric_hybrid import _native
+from memfabric_hybrid.address_space.layout import MAX_WORLD
+from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
+from memfabric_hybrid.membership.member import Entry
+from memfabric_hybrid.shm.config import ShmConfig
+from memfabric_hybrid.store import parse_url
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.shm.share_memory import ShareMemory
+
+
+class Runtime(msgspec.Struct):
+    """The membership and the objects of this process, by id; None stands for one that is being created."""
+
+    world_size: int
+    config: ShmConfig
+    site: Site
+    objects: dict[int, ShareMemory | None] = msgspec.field(default_factory=dict)
+    lock: threading.Lock = msgspec.field(default_factory=threading.Lock)  # guards `objects`
+
+    @contextmanager
+    def creating(self, object_id: int) -> Iterator[None]:
+        """Keeps the id for one creation; Duplicated when it is in use."""
+        with self.lock:
+            if object_id in self.objects:
+                raise Duplicated(f"shm object {object_id} exists already in this process; destroy it first")
+            self.objects[object_id] = None
+        try:
+            yield
+        finally:
+            with self.lock:
+                if object_id in self.objects and self.objects[object_id] is None:
+                    del self.objects[object_id]
+
+    def add(self, object_id: int, made: ShareMemory) -> None:
+        with self.lock:
+            self.objects[object_id] = made
+
+    def forget(self, object_id: int) -> None:
+        with self.lock:
+            self.objects.pop(object_id, None)
+
+    def end(self) -> None:
+        with self.lock:
+            objects = [made for made in self.objects.values() if made is not None]
+        for made in objects:
+            made.destroy()
+        self.site.leave()
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None:
+    """Again while initialised: nothing happens."""
+    global _runtime
+    with _lock:
+        if _runtime is not None:
+            return
+        if not 1 <= world_size <= MAX_WORLD:
+            raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+        if rank >= world_size:
+            raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
+        config.judge()
+        entry = Entry(
+            parse_url(store_url),
+            kind="shm",
+            capacity=world_size,
+            wanted_rank=rank,
+            hosts_store=config.start_store and rank == 0,
+            takes_over=False,
+        )
+        _runtime = Runtime(world_size, config, Site(entry, Deadline(config.init_timeout)))
+
+
+def stop() -> None:
+    """Destroys every object and leaves the cluster; idempotent."""
+    global _runtime
+    with _lock:
+        runtime, _runtime = _runtime, None
+    if runtime is not None:
+        runtime.end()
+
+
+def current() -> Runtime:
+    """The runtime, or NotInit."""
+    runtime = _runtime
+    if runtime is None:
+        raise NotInit("Share Memory is not initialised in this process: call shm.initialize() first")
+    return runtime
+
+
+def abandon_after_fork() -> None:
+    """In a forked child: the parent's membership and objects are not ours."""
+    global _lock, _runtime
+    _lock = threading.Lock()
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        for made in runtime.objects.values():
+            if made is not None:
+                made._disown()
+        _native.kernel_table_remove_all()
+        runtime.site.abandon_after_fork()

@@ -1,0 +1,306 @@
+"""`ShareMemory`: a symmetric heap over all ranks, as a program uses it.
+
+`barrier` and `all_gather` are the native class's own and are inherited, not wrapped: on one host they cost less than a
+Python frame around them would.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from memfabric_hybrid import _native, arguments, edge, logs
+from memfabric_hybrid.address_space.layout import Tier
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected
+from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.shm.atomic_values import AtomicValues
+from memfabric_hybrid.shm.exits import ExitHandler, Exits
+from memfabric_hybrid.shm.foundation import Foundation
+from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
+from memfabric_hybrid.transports.op_types import ShmDataOpType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+log = logs.get(__name__)
+MAX_BYTES = 65536  # of a context, and of one rank's part in an all-gather
+MAX_KEY_BYTES = 63
+SUPPORTED = ShmDataOpType.MTE | ShmDataOpType.SDMA
+
+
+class ShareMemory(_native.HostGroup):
+    """Memory of the same size on every rank, in one range of addresses that is the same on every rank.
+
+    Made by `shm.create`, on all ranks together. Rank i's memory begins at `gva + i * symmetric_size`; on one host it is
+    read and written there directly, from Python (`array`), from Numba kernels (`memfabric_hybrid.device`) and from C++
+    kernels. A rank that dies or destroys the object breaks it: collectives then fail with -2014 on all others until
+    it is created again. Usable as a context manager: leaving the block destroys the object.
+    """
+
+    def __init__(self, foundation: Foundation, page_fd: int, deadline: Deadline) -> None:
+        layout, site = foundation.pool.layout, foundation.runtime.site
+        self._foundation = foundation
+        self._id = foundation.object_id
+        self._rank = site.member.rank
+        self._rank_size = layout.capacity
+        self._symmetric_size = layout.max_dram
+        self._gva = foundation.space._slot_address(0, int(Tier.DRAM))
+        self._operation_timeout_s = float(foundation.runtime.config.operation_timeout)
+        self._destroyed = False
+        name = foundation.pool.name
+        self._values = AtomicValues(site.member.store, name, self._rank)
+        self._exits = Exits(site, name, self._operation_timeout_s, deadline)
+        try:
+            meeting = foundation.meeting
+            self._store_subgroups = None
+            if meeting is not None:
+                self._store_subgroups = StoreSubgroups(
+                    site.member.store, f"{meeting.group}-subgroup", self._rank, foundation.departures.check
+                )
+            super().__init__(
+                page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",
+                deadline.remaining_s(), meeting.attend if meeting is not None else None,
+            )  # fmt: skip
+            _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size)
+        except BaseException:
+            self._exits.close()
+            raise
+
+    # ---- the heap ---------------------------------------------------------------------------------------------------
+
+    @property
+    @edge.returns(arguments.U32_MAX)
+    def local_rank(self) -> int:
+        """This process's rank in the object; 4294967295 for a closed handle."""
+        self._alive()
+        return self._rank
+
+    @property
+    @edge.returns(0)
+    def rank_size(self) -> int:
+        """How many ranks the object has; 0 for a closed handle."""
+        self._alive()
+        return self._rank_size
+
+    @property
+    @edge.returns(0)
+    def gva(self) -> int:
+        """Where the memory of rank 0 begins, on every rank; 0 for a closed handle."""
+        self._alive()
+        return self._gva
+
+    @property
+    @edge.returns(0)
+    def symmetric_size(self) -> int:
+        """Bytes of each rank's memory (what create was given, rounded up to 2 MiB); 0 for a closed handle."""
+        self._alive()
+        return self._symmetric_size
+
+    def array(
+        self, rank: SupportsIndex, shape: int | Sequence[int], dtype: DTypeLike, offset: SupportsIndex = 0
+    ) -> np.ndarray[Any, np.dtype[Any]]:
+        """A numpy array *on* that rank's memory: no copy, every store is seen by all ranks of the host.
+
+        `offset` counts bytes from the start of the rank's memory. torch takes it as it is: `torch.from_numpy(array)`.
+        The array stays valid memory for as long as it lives, also when its rank dies: then it shows the last bytes of
+        the dead. Raises ValueError for what does not fit and errors.NotConnected for a rank that cannot be addressed.
+        """
+        import numpy as np  # here: importing it takes longer than all of ours
+
+        owner = arguments.u32("rank", rank)
+        start = arguments.u64("offset", offset)
+        space = self._alive().space
+        self._check_rank("rank", owner)
+        kind = np.dtype(dtype)
+        extent = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
+        if kind.hasobject or any(side < 0 for side in extent):
+            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a symmetric heap")
+        size_bytes = math.prod(extent) * kind.itemsize
+        if not self._reachable(owner):
+            raise NotConnected(f"rank {owner} of shm object {self._id} is gone, or on another host")
+        if start + size_bytes > self._symmetric_size:
+            raise InvalidParam(
+                f"offset {start} + {size_bytes} bytes is beyond the {self._symmetric_size} bytes of each rank"
+            )
+        return space._view(owner, int(Tier.DRAM), start, size_bytes).view(kind).reshape(extent)
+
+    @edge.returns_code
+    def set_context(self, context: bytes) -> None:
+        """Gives the kernels of this rank 1..65536 bytes to read: see `device.context_address`. Replaces the last one.
+
+        Codes: 0; -2000 too short or too long, closed handle.
+        """
+        if not isinstance(context, bytes):
+            raise TypeError(f"context must be bytes, not {type(context).__name__}")
+        self._alive()
+        if not 1 <= len(context) <= MAX_BYTES:
+            raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{MAX_BYTES}")
+        _native.kernel_table_set_context(self._id, context)
+
+    @edge.returns_code
+    def destroy(self, flags: SupportsIndex = 0) -> None:
+        """Ends the object in this process; collectives of the others fail from then on. Again: -2000.
+
+        Does not wait for the others: call `barrier()` before, so that nobody needs the memory any more. Arrays made by
+        `array()` stay valid until they are garbage. Codes: 0; -2000 closed handle.
+        """
+        arguments.u32("flags", flags)
+        self._end(self._alive().departures.first())
+
+    def _end(self, reason: str) -> None:
+        """The others are told the reason: which departure made us leave, or "" if none did."""
+        foundation = self._alive()
+        self._destroyed = True
+        farewell = Deadline(min(FAREWELL_S, self._operation_timeout_s))
+        _native.kernel_table_remove(self._id)
+        self._leave()
+        foundation.departures.close()
+        self._exits.close()
+        try:
+            self._values.release_all(farewell)
+        except FabricError as failure:
+            log.info("shm object %d: values stay until this process leaves the store: %s", self._id, failure)
+        foundation.pool.destroy(farewell, reason)
+        os.close(foundation.page_fd)
+        foundation.runtime.forget(self._id)
+
+    # ---- who reaches whom -------------------------------------------------------------------------------------------
+
+    def query_support_data_operation(self) -> int:
+        """The `ShmDataOpType` bits that work on this machine."""
+        return int(SUPPORTED)
+
+    @edge.returns_code
+    def topology_can_reach(self, remote_rank: SupportsIndex, reach_info: SupportsIndex) -> None:
+        """Whether the rank exists. Python cannot fill `reach_info`, an output of the C interface: `reach()` returns it.
+
+        Codes: 0; -2000 no such rank, closed handle.
+        """
+        rank = arguments.u32("remote_rank", remote_rank)
+        arguments.u32("reach_info", reach_info)
+        self._alive()
+        self._check_rank("remote_rank", rank)
+
+    @edge.returns(0)
+    def reach(self, remote_rank: SupportsIndex) -> int:
+        """The `ShmDataOpType` bits with which that rank's memory can be reached from here; 0 for none."""
+        rank = arguments.u32("remote_rank", remote_rank)
+        self._alive()
+        self._check_rank("remote_rank", rank)
+        return int(SUPPORTED) if self._reachable(rank) else 0
+
+    # ---- subgroups --------------------------------------------------------------------------------------------------
+
+    def subgroup_barrier(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> int:
+        """Waits until the `rank_size` members of subgroup `key` have called it; `rank_id` is our place among them.
+
+        Which ranks of the object these are is known once each of them has come: until then the departure of any rank
+        fails the call, later only that of a member does. Codes as for `barrier`, and -2000 other numbers than in the
+        first call; -2002 too many subgroups; -2006 the place is taken by another rank.
+        """
+        try:
+            members, place = self._judged_subgroup(key, rank_size, rank_id)
+            if self._store_subgroups is None:
+                return self._subgroup_barrier(key, members, place)
+            self._store_subgroups.gather(key, members, place, b"", self._operation_timeout_s)
+            return 0
+        except FabricError as failure:
+            return int(edge.record(failure))
+
+    def subgroup_all_gather(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex, data: bytes) -> bytes:
+        """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises RuntimeError as that does."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"data must be bytes, not {type(data).__name__}")
+        try:
+            members, place = self._judged_subgroup(key, rank_size, rank_id)
+            if self._store_subgroups is None:
+                return self._subgroup_all_gather(key, members, place, data)
+            if not 1 <= len(data) <= MAX_BYTES:
+                raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {MAX_BYTES}")
+            return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
+        except FabricError as failure:
+            edge.record(failure)
+            raise RuntimeError(f"subgroup_all_gather failed: {failure}") from failure
+
+    # ---- values and exits -------------------------------------------------------------------------------------------
+
+    def atomic_alloc_value(self, limit: SupportsIndex) -> int:
+        """The lowest value of 0..limit-1 that no rank of the object has; ours until released, destroyed or dead.
+
+        Returns a negative code on failure: -2000 limit 0, closed handle; -2002 all are in use; -2004 no store.
+        """
+        most = arguments.u32("limit", limit)
+        try:
+            self._alive()
+            return self._values.take(most, Deadline(self._operation_timeout_s))
+        except FabricError as failure:
+            return int(edge.record(failure))
+
+    @edge.returns_code
+    def atomic_release_value(self, value: SupportsIndex) -> None:
+        """Gives a value back. Codes: 0; -2000 closed handle; -2004 no store; -2007 this rank does not have it."""
+        number = arguments.u32("value", value)
+        self._alive()
+        self._values.release(number, Deadline(self._operation_timeout_s))
+
+    @edge.returns_code
+    def register_exit(self, fn: ExitHandler) -> None:
+        """`fn(status)` runs on a thread of ours when any rank calls `global_exit`; a second call replaces the first.
+
+        Codes: 0; -2000 closed handle.
+        """
+        arguments.function("fn", fn)
+        self._alive()
+        self._exits.handler = fn
+
+    @edge.returns_code
+    def global_exit(self, status: SupportsIndex) -> None:
+        """Makes every rank's exit handler run with `status`, ours too. Does not wait. Codes: 0; -2000 closed handle."""
+        number = arguments.integer("status", status)
+        self._alive()
+        self._exits.announce(number)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _alive(self) -> Foundation:
+        if self._destroyed:
+            raise InvalidParam(f"shm object {self._id} is destroyed: the handle is closed")
+        return self._foundation
+
+    def _check_rank(self, name: str, rank: int) -> None:
+        if rank >= self._rank_size:
+            raise InvalidParam(f"{name} is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
+
+    def _reachable(self, rank: int) -> bool:
+        return self._foundation.space._is_live(rank)
+
+    def _judged_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
+        arguments.text("key", key)
+        members, place = arguments.u32("rank_size", rank_size), arguments.u32("rank_id", rank_id)
+        self._alive()
+        if not 1 <= len(key.encode()) <= MAX_KEY_BYTES or "\0" in key:
+            raise InvalidParam(f"key {key!r} has {len(key.encode())} bytes, expected 1..{MAX_KEY_BYTES} without NUL")
+        if not 1 <= members <= self._rank_size:
+            raise InvalidParam(f"rank_size is {members}, expected 1..{self._rank_size} (ranks of the object)")
+        if place >= members:
+            raise InvalidParam(f"rank_id is {place}, expected 0..{members - 1} (rank_size - 1)")
+        return members, place
+
+    def __enter__(self) -> ShareMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._destroyed:
+            self.destroy()
+
+    def __repr__(self) -> str:
+        if self._destroyed:
+            return f"<ShareMemory {self._id}: destroyed>"
+        return f"<ShareMemory {self._id}: rank {self._rank} of {self._rank_size}, {self._symmetric_size} bytes each>"

@@ -1,0 +1,46 @@
+"""The shared notebook of a cluster: keys, sessions, watches, ranks, address ranges and gatherings.
+
+`Store` is the interface, `StoreClient` reaches a `StoreServer` over tcp, `InProcessStore` is the twin without sockets.
+"""
+
+from typing import TYPE_CHECKING
+
+from memfabric_hybrid.store.client import StoreClient
+from memfabric_hybrid.store.interface import Snapshot, Store, Watch, WatchCallback, WatchUpdate
+from memfabric_hybrid.store.session_events import SessionConnected, SessionEvent, SessionLost, SessionRestored
+from memfabric_hybrid.store.url import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.store.in_process import InProcessServer, InProcessStore
+    from memfabric_hybrid.store.server import StoreServer
+
+__all__ = [
+    "InProcessServer",
+    "InProcessStore",
+    "SessionConnected",
+    "SessionEvent",
+    "SessionLost",
+    "SessionRestored",
+    "Snapshot",
+    "Store",
+    "StoreClient",
+    "StoreServer",
+    "StoreUrl",
+    "Watch",
+    "WatchCallback",
+    "WatchUpdate",
+    "parse_url",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The server brings asyncio along and the twin is for tests: members that run neither do not load them."""
+    if name == "StoreServer":
+        from memfabric_hybrid.store import server
+
+        return server.StoreServer
+    if name in ("InProcessServer", "InProcessStore"):
+        from memfabric_hybrid.store import in_process
+
+        return getattr(in_process, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,249 @@
+"""The store over tcp: requests on blocking connections of the calling thread, events on a channel of their own.
+
+A lost store is looked for again until the request's deadline. What was sent and not answered is sent again only where
+doing it twice is the same as doing it once; otherwise the caller learns that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from memfabric_hybrid import clock, logs, settings
+from memfabric_hybrid._native import Heartbeat, _gather
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import NotConnected, NotExist, NotStarted, TimedOut, failure_of
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
+from memfabric_hybrid.store.connection_pool import ConnectionPool
+from memfabric_hybrid.store.dialer import Dialer, pauses_s
+from memfabric_hybrid.store.event_channel import EventChannel, HeartbeatFactory
+from memfabric_hybrid.store.interface import Watch, WatchCallback
+from memfabric_hybrid.store.limits import (
+    SESSION_ID_BYTES,
+    check_gather,
+    check_prefix,
+    shown,
+)
+from memfabric_hybrid.store.participant import Participant, gathered_parts
+from memfabric_hybrid.store.session_events import SessionEvent
+from memfabric_hybrid.store.url import StoreUrl, parse_url
+from memfabric_hybrid.store.watchings import Watching
+
+ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
+FAREWELL_S = 1.0
+
+_log = logs.get(__name__)
+_NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))
+
+
+class StoreClient(Participant):
+    """Connects on first use. `on_session` and watch callbacks run on the event thread, `before_reconnect` on any."""
+
+    def __init__(
+        self,
+        url: StoreUrl | str,
+        *,
+        on_session: Callable[[SessionEvent], None] | None = None,
+        before_reconnect: Callable[[], object] | None = None,
+        heartbeat_timeout_s: float | None = None,
+        heartbeat_factory: HeartbeatFactory = Heartbeat,
+    ) -> None:
+        super().__init__()
+        parsed = parse_url(url) if isinstance(url, str) else url
+        timeout_s = settings.heartbeat_timeout_s() if heartbeat_timeout_s is None else heartbeat_timeout_s
+        self._dialer = Dialer(parsed, secrets.token_bytes(SESSION_ID_BYTES), timeout_s, before_reconnect)
+        self._pool = ConnectionPool(self._dialer)
+        self._channel = EventChannel(self._dialer, timeout_s, heartbeat_factory, on_session)
+
+    @property
+    def url(self) -> StoreUrl:
+        return self._dialer.url
+
+    def peer_name(self, *, deadline: Deadline) -> str:
+        """Address and port of the store as this machine reaches it; connects if nothing is connected yet."""
+        connection = self._pool.take(deadline)
+        name = connection.peer_name()
+        self._pool.give_back(connection)
+        return name
+
+    def watch(self, prefix: str, callback: WatchCallback, *, deadline: Deadline) -> Watch:
+        check_prefix(prefix)
+        number = next(self._numbers)
+        watching = Watching(prefix, callback)
+        self._channel.ready(deadline)
+        self._channel.watchings.add(number, watching)
+        try:
+            self._ask(m.StartWatch(number, prefix), deadline)
+            if not watching.has_snapshot.wait(deadline.remaining_s()):
+                raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
+        except BaseException:
+            self._channel.watchings.remove(number)
+            raise
+        return _ClientWatch(self, number)
+
+    def end_watch(self, number: int) -> None:
+        """Best effort towards the store: a store that cannot be told has forgotten the watch, or will."""
+        self._channel.watchings.remove(number)
+        self._tell(m.EndWatch(number))
+
+    def update_url(self, url: StoreUrl) -> None:
+        """The store has moved: everything under way is repeated there, where that is safe."""
+        if url == self.url:
+            return
+        self._dialer.point_at(url)
+        self._dialer.abort()
+        self._pool.abort()
+        self._channel.renew()
+
+    def close(self) -> None:
+        if self._dialer.closing.is_set():
+            return
+        self._channel.retire()
+        self._tell(m.Goodbye())
+        self._dialer.close()
+        self._pool.close()
+        self._channel.close()
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
+        self._dialer.closing.set()
+        self._pool.abandon_after_fork()
+        self._channel.abandon_after_fork()
+
+    def gather(self, group: str, round: int, rank: int, size: int, data: bytes, *, deadline: Deadline) -> list[bytes]:
+        parts = self._meet(group, round, rank, size, data, deadline)
+        return [b""] * size if parts is None else parts
+
+    def barrier(self, group: str, round: int, rank: int, size: int, *, deadline: Deadline) -> None:
+        self._meet(group, round, rank, size, b"", deadline)
+
+    def _meet(
+        self, group: str, round: int, rank: int, size: int, data: bytes, deadline: Deadline
+    ) -> list[bytes] | None:
+        """The parts of all; None if nobody brought any.
+
+        Nearly all of it in one native call: when hundreds of processes share a few cores all code is cold, and every
+        function more costs cache misses, not nanoseconds.
+        """
+        pool, call = self._pool, next(self._numbers)
+        try:
+            connection = pool.idle.pop()
+        except IndexError:
+            return self._meet_anew(m.Gather(call, group, round, rank, size, data, 0.0), deadline)
+        answer: m.ServerMessage | list[bytes] | bytes | bool | None
+        try:
+            answer = _gather(connection.fd, call, group, round, rank, size, data, deadline.at, ANSWER_GRACE_S)
+            if type(answer) is bytes:
+                answer = m.decode_server_message(answer)
+        except BaseException as error:
+            pool.discard(connection)
+            request = m.Gather(call, group, round, rank, size, data, 0.0)
+            self._judge(lost_or_late(error), request, deadline)
+            return self._meet_anew(request, deadline)
+        pool.give_back(connection)
+        if answer is None or isinstance(answer, list):
+            return answer
+        if answer is False:  # nothing was sent
+            return self._meet_anew(m.Gather(call, group, round, rank, size, data, 0.0), deadline)
+        return gathered_parts(cast(m.ServerMessage, answer), size)
+
+    def _meet_anew(self, request: m.Gather, deadline: Deadline) -> list[bytes]:
+        check_gather(request.group, request.rank, request.size, request.data)
+        return gathered_parts(self._exchange(request, deadline), request.size)
+
+    def _ask(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
+        if not self._channel.belongings.concern(request):
+            return self._exchange(request, deadline)
+        held = self._channel.give_back(request)
+        while True:
+            generation = self._channel.ready(deadline)
+            try:
+                reply = self._exchange(request, deadline)
+            except NotExist:
+                if not held:
+                    raise
+                reply = m.Done(0)  # released by a repetition of this request, or lost with the store: gone, as wanted
+            if type(reply) is m.NoSession:
+                self._channel.renew(generation)
+            elif self._channel.record(generation, request, reply):
+                return reply
+
+    def _exchange(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
+        """One request, one reply, over as many connections as it takes; a refusal is raised."""
+        pool = self._pool
+        pauses: Iterator[float] | None = None
+        while True:
+            connection = pool.take(deadline)
+            now, until = clock.now(), deadline.at
+            if type(request) is m.Gather or type(request) is m.Wait:
+                request.timeout_s = until - now if until > now else 0.0
+                until += ANSWER_GRACE_S
+            try:
+                if type(request) in _NOT_REPEATABLE:
+                    connection.prove()
+                reply = connection.exchange(m.encode(request), until, now)
+            except BaseException as error:
+                pool.discard(connection)
+                self._judge(error, request, deadline)
+            else:
+                pool.give_back(connection)
+                if type(reply) is m.Refused:
+                    raise failure_of(reply.code, reply.sentence)
+                return reply
+            pauses = pauses or pauses_s()
+            if self._dialer.closing.wait(min(next(pauses), deadline.remaining_s())):
+                raise NotStarted(f"the client of store {self.url} is closed")
+
+    def _judge(self, error: BaseException, request: m.Request, deadline: Deadline) -> None:
+        """Returns if the request may be repeated on another connection; otherwise raises what the caller must know."""
+        if isinstance(error, AnswerLate):
+            raise TimedOut(
+                f"store {self.url} did not answer {_named(request)} within {deadline.timeout_s:g} s; "
+                "it may still be carried out"
+            ) from None
+        if not isinstance(error, ConnectionLost):
+            raise error
+        if type(request) in _NOT_REPEATABLE and not isinstance(error, NeverLeft):
+            raise NotConnected(
+                f"store {self.url} was lost ({error}) after {_named(request)} was sent: "
+                "it may or may not have been carried out; read the key before trying again"
+            ) from None
+        self._dialer.lost()
+        self._pool.drop_idle()
+
+    def _tell(self, request: m.Request) -> None:
+        """Say it if the store is there, and do not mind if it is not."""
+        if not self._channel.is_ready:
+            return
+        deadline = Deadline(FAREWELL_S)
+        try:
+            connection = self._pool.take_at_once(deadline)
+            try:
+                connection.exchange(m.encode(request), deadline.at, clock.now())
+            finally:
+                self._pool.discard(connection)
+        except (ConnectionLost, AnswerLate) as error:
+            _log.info("store %s was not told %s: %s", self.url, _named(request), error)
+
+
+class _ClientWatch(Watch):
+    def __init__(self, client: StoreClient, number: int) -> None:
+        self._client = client
+        self._number = number
+        self._closed = False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.end_watch(self._number)
+
+
+def _named(request: m.Request) -> str:
+    """The request as a sentence names it: its kind and its key, name or group, never its data."""
+    for field in ("key", "prefix", "name", "group"):
+        subject = getattr(request, field, None)
+        if subject is not None:
+            return f"{type(request).__name__} of {shown(subject)}"
+    return type(request).__name__

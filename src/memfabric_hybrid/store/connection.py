@@ -1,0 +1,167 @@
+"""A blocking connection to the store, used by one thread at a time: the thread that needs the answer reads it itself.
+
+The socket stays in blocking mode with a kernel time-out (SO_RCVTIMEO): one system call to send, one to receive, where
+a Python socket time-out would add a poll to each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import struct
+from collections import deque
+
+from memfabric_hybrid import clock
+from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
+from memfabric_hybrid.store.limits import KIB, MAX_REPLY_FRAME_BYTES, MIB
+from memfabric_hybrid.store.messages import DECODE_ERRORS, ServerMessage, decode_answer, decode_server_message
+
+FOREVER = math.inf
+LONGEST_WAIT_S = 1.0  # of one system call; a longer wait is several, so that the time-out is rarely set anew
+SHORTEST_WAIT_S = 0.001
+RECEIVE_BYTES = 64 * KIB
+
+
+class ConnectionLost(Exception):
+    """The connection is over; the text says why."""
+
+
+class NeverLeft(ConnectionLost):
+    """Lost before the whole message was sent."""
+
+
+class AnswerLate(Exception):
+    """The moment passed. The connection must be closed: the answer may still come."""
+
+
+def lost_or_late(error: BaseException) -> BaseException:
+    """What the failure of a native exchange means here."""
+    if isinstance(error, TimeoutError):
+        return AnswerLate()
+    return ConnectionLost(str(error)) if isinstance(error, (OSError, FrameError)) else error
+
+
+class Connection:
+    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation")
+
+    def __init__(self, connected: socket.socket) -> None:
+        """Takes over a connected socket."""
+        self.fd = connected.fileno()
+        self.incarnation = ""
+        self._socket = connected
+        self._reader = FrameReader(MAX_REPLY_FRAME_BYTES)
+        self._arrived: deque[bytes] = deque()
+        self._wait_s = -1.0
+        connected.setblocking(True)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def exchange(self, payload: bytes, until: float, now: float) -> ServerMessage:
+        """Send a message, receive one. NeverLeft: not all of it left, so the store cannot act on it.
+
+        In one piece, because this is every call's path: whole frames, no waiting to be limited, nothing to assemble.
+        """
+        if self._wait_s != LONGEST_WAIT_S or until - now < LONGEST_WAIT_S:
+            self._limit_wait(until)
+        data = HEADER.pack(len(payload), VERSION) + payload
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise NeverLeft(str(error)) from None
+        if sent != len(data):
+            self.send(memoryview(data)[sent:], until)
+        try:
+            received = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return self.receive(until)
+        except OSError as error:
+            raise ConnectionLost(str(error)) from None
+        if len(received) > HEADER_BYTES:
+            size_bytes, version = HEADER.unpack_from(received)
+            if size_bytes == len(received) - HEADER_BYTES and version == VERSION:
+                try:
+                    return decode_answer(received[HEADER_BYTES:])
+                except DECODE_ERRORS as error:
+                    raise ConnectionLost(f"not an answer of a store: {error}") from None
+        self._take(received)
+        return self.receive(until)
+
+    def send(self, data: bytes | memoryview, until: float) -> None:
+        """NeverLeft as above."""
+        while True:
+            self._limit_wait(until)
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise NeverLeft(str(error)) from None
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+
+    def receive(self, until: float) -> ServerMessage:
+        """The next message; ConnectionLost also for anything that is not one."""
+        while not self._arrived:
+            try:
+                self._take(self._socket.recv(MIB if self._reader.pending_bytes else RECEIVE_BYTES))
+            except BlockingIOError:
+                self._limit_wait(until)
+            except OSError as error:
+                raise ConnectionLost(str(error)) from None
+        try:
+            return decode_server_message(self._arrived.popleft())
+        except FrameError as error:
+            raise ConnectionLost(str(error)) from None
+
+    def _take(self, received: bytes) -> None:
+        if not received:
+            raise ConnectionLost("the store closed the connection")
+        try:
+            self._arrived += self._reader.feed(received)
+        except FrameError as error:
+            raise ConnectionLost(str(error)) from None
+
+    def wait_as_long_as_it_takes(self) -> None:
+        """From now on `receive` blocks until something comes."""
+        self._limit_wait(FOREVER)
+
+    def prove(self) -> None:
+        """NeverLeft if the store has closed the connection meanwhile, or sent what nobody asked for."""
+        try:
+            unexpected = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise NeverLeft(str(error)) from None
+        raise NeverLeft("the store sent what nobody asked for" if unexpected else "the store closed the connection")
+
+    def peer_name(self) -> str:
+        """Address and port of the store, as this connection reached it."""
+        host, port = self._socket.getpeername()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def abort(self) -> None:
+        """From any thread: whoever is inside send or receive gets ConnectionLost. The owner still closes."""
+        with contextlib.suppress(OSError):  # not connected any more: nobody can be waiting
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _limit_wait(self, until: float) -> None:
+        remaining_s = until - clock.now()
+        if remaining_s <= 0:
+            raise AnswerLate
+        if until == FOREVER:
+            wait_s = 0.0  # to the kernel: no limit
+        else:
+            wait_s = LONGEST_WAIT_S if remaining_s >= LONGEST_WAIT_S else max(remaining_s, SHORTEST_WAIT_S)
+        if wait_s != self._wait_s:
+            self._wait_s = wait_s
+            seconds = int(wait_s)
+            limit = struct.pack("ll", seconds, int((wait_s - seconds) * 1e6))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -1,0 +1,152 @@
+"""Reaching the store: one attempt, the pauses between attempts, and the sentence when all were in vain."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from memfabric_hybrid import clock, logs
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
+CONNECT_TIMEOUT_S = 5.0  # of one attempt
+
+_log = logs.get(__name__)
+
+
+def pauses_s() -> Iterator[float]:
+    """Between attempts: none before the second, then growing."""
+    yield 0.0
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
+
+
+class Dialer:
+    """Shared by the threads of one client. `before_reconnect` runs before every attempt that follows a failure."""
+
+    def __init__(
+        self, url: StoreUrl, session: bytes, heartbeat_timeout_s: float, before_reconnect: Callable[[], object] | None
+    ) -> None:
+        self.closing = threading.Event()
+        self._session = session
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+        self._before_reconnect = before_reconnect
+        self._hook_lock = threading.Lock()  # two threads must not try to start the same server
+        self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
+        self._dialing: set[socket.socket] = set()
+        self.point_at(url)
+
+    def point_at(self, url: StoreUrl) -> None:
+        check_is_tcp(url)
+        if url.port == NO_PORT:
+            raise InvalidParam(f"store URL {url}: this client needs tcp://host:port or tcp6://[address]:port")
+        self.url = url
+
+    def dial(self, role: int, deadline: Deadline) -> Connection:
+        """Tries until the deadline, then TimedOut. NotStarted when the client closes meanwhile."""
+        attempts = 0
+        for pause_s in pauses_s():
+            attempts += 1
+            try:
+                return self.attempt(role, deadline.at)
+            except (ConnectionLost, AnswerLate) as error:
+                failure = error
+            if self.closing.wait(min(pause_s, deadline.remaining_s())):
+                raise NotStarted(f"the client of store {self.url} is closed")
+            if deadline.expired:
+                break
+        raise self.unreachable(deadline, attempts, failure)
+
+    def unreachable(self, deadline: Deadline, attempts: int, last: Exception | None) -> FabricError:
+        return TimedOut(
+            f"store {self.url} could not be reached within {deadline.timeout_s:g} s: tried {attempts} times, "
+            f"last error: {str(last) or 'no answer'}; check that it runs and that the address is right"
+        )
+
+    def attempt(self, role: int, until: float, *, with_hook: bool = True) -> Connection:
+        """Connect and greet, once. ConnectionLost or AnswerLate when it does not work."""
+        if self._trouble and with_hook:
+            self._call_hook()
+        self._trouble = True
+        url = self.url
+        try:
+            found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
+        failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
+        for family, kind, protocol, _, address in found:
+            try:
+                connection = self._greeted(socket.socket(family, kind, protocol), address, role, until)
+            except (ConnectionLost, AnswerLate) as error:
+                failure = error
+                continue
+            self._trouble = False
+            return connection
+        raise failure
+
+    def lost(self) -> None:
+        """A connection broke: the next attempt is a reconnect."""
+        self._trouble = True
+
+    def close(self) -> None:
+        """Ends all attempts and pauses; there will be no further ones."""
+        self.closing.set()
+        self.abort()
+
+    def abort(self) -> None:
+        """Ends the attempts under way."""
+        for dialing in list(self._dialing):
+            with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
+                dialing.shutdown(socket.SHUT_RDWR)
+
+    def _greeted(self, dialing: socket.socket, address: Any, role: int, until: float) -> Connection:
+        self._dialing.add(dialing)
+        try:
+            self._connect(dialing, address, until)
+            connection = Connection(dialing)
+            if role == m.EVENTS:
+                # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish silently.
+                timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
+                dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+            connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s)), until)
+            welcome = connection.receive(until)
+            if type(welcome) is not m.Welcome:
+                raise ConnectionLost(f"the store refused our Hello: {welcome}")
+            connection.incarnation = welcome.incarnation
+            return connection
+        except OSError as error:
+            dialing.close()
+            raise ConnectionLost(str(error)) from None
+        except BaseException:
+            dialing.close()
+            raise
+        finally:
+            self._dialing.discard(dialing)
+
+    def _connect(self, dialing: socket.socket, address: Any, until: float) -> None:
+        remaining_s = until - clock.now()
+        if remaining_s <= 0 or self.closing.is_set():
+            raise AnswerLate
+        dialing.settimeout(min(remaining_s, CONNECT_TIMEOUT_S))
+        dialing.connect(address)
+        if dialing.getsockname() == dialing.getpeername():
+            # On one machine a connect to a free port can meet itself; kept, it would even keep the store from binding.
+            raise ConnectionLost("Connection refused (nobody listens there)")
+
+    def _call_hook(self) -> None:
+        if self._before_reconnect is None or self.closing.is_set():
+            return
+        with self._hook_lock:
+            try:
+                self._before_reconnect()
+            except Exception:
+                _log.exception("store %s: the call before reconnecting failed", self.url)

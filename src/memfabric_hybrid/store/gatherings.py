@@ -1,0 +1,184 @@
+"""Gatherings: all ranks of a (group, round) bring data and get everybody's. Barrier and all-gather are this. Pure.
+
+Hot path: one dictionary look-up per arrival, one Send for the whole group when the last one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from memfabric_hybrid.errors import Code, Duplicated, InvalidParam
+from memfabric_hybrid.store.alarm import Alarm
+from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.limits import MIB, check_gather, check_timeout, shown
+from memfabric_hybrid.store.messages import Arrived, Gather, Gathered, Refused
+
+MAX_REMEMBERED_GROUPS = 256
+MAX_REMEMBERED_BYTES = 64 * MIB
+SHOWN_RANKS = 16
+
+Name = tuple[str, int]  # group and round
+Caller = tuple[bytes, int]  # session and its number of the call
+
+
+class Arrival(msgspec.Struct, gc=False):  # a Struct, because one is made per member and round
+    connection: ConnectionId
+    caller: Caller
+    deadline: float
+    timeout_s: float
+    data: bytes
+
+
+class Gathering:
+    """`gave_up`: ranks that arrived and whose deadline passed; they are not here, but nobody should look for them."""
+
+    __slots__ = ("arrivals", "gave_up", "name", "size")
+
+    def __init__(self, name: Name, size: int) -> None:
+        self.name = name
+        self.size = size
+        self.arrivals: dict[int, Arrival] = {}
+        self.gave_up: set[int] = set()
+
+    def missing(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank not in self.arrivals and rank not in self.gave_up]
+
+
+class Finished(NamedTuple):
+    """The last result of a group, for a member whose connection broke before the answer reached it."""
+
+    round: int
+    callers: list[Caller]
+    answer: Gathered | Arrived
+    size_bytes: int
+
+
+class Gatherings:
+    def __init__(self, alarm: Alarm) -> None:
+        self._alarm = alarm
+        self._open: dict[Name, Gathering] = {}
+        self.waiting: dict[ConnectionId, tuple[Gathering, int]] = {}
+        self._finished: dict[str, Finished] = {}
+        self._finished_bytes = 0
+
+    def arrive(self, connection: ConnectionId, session: bytes, request: Gather, now: float) -> list[Effect]:
+        check_gather(request.group, request.rank, request.size, request.data)
+        deadline = now + check_timeout(request.timeout_s)
+        name = (request.group, request.round)
+        caller = (session, request.call)
+        gathering = self._open.get(name)
+        if gathering is None:
+            finished = self._finished.get(request.group)
+            if finished is not None and finished.round == request.round and _repeats(finished, request, caller):
+                return [Send((connection,), finished.answer)]
+            gathering = self._open[name] = Gathering(name, request.size)
+        elif gathering.size != request.size:
+            raise InvalidParam(
+                f"gather {shown(request.group)} round {request.round}: rank {request.rank} says {request.size} ranks, "
+                f"those before it said {gathering.size}"
+            )
+        effects: list[Effect] = []
+        earlier = gathering.arrivals.get(request.rank)
+        if earlier is not None:
+            if earlier.caller != caller:
+                raise Duplicated(
+                    f"gather {shown(request.group)} round {request.round}: rank {request.rank} has arrived already"
+                )
+            del self.waiting[earlier.connection]
+            effects.append(Close(earlier.connection, "its gather was repeated on a new connection"))
+        gathering.gave_up.discard(request.rank)
+        gathering.arrivals[request.rank] = Arrival(connection, caller, deadline, request.timeout_s, request.data)
+        if len(gathering.arrivals) == gathering.size:
+            effects.append(self._finish(gathering))
+        else:
+            self.waiting[connection] = (gathering, request.rank)
+            if deadline < self._alarm.at:
+                self._alarm.at = deadline
+        return effects
+
+    def withdraw(self, connection: ConnectionId) -> None:
+        """The connection is gone; so is its arrival."""
+        found = self.waiting.pop(connection, None)
+        if found is not None:
+            gathering, rank = found
+            self._forget_arrival(gathering, rank)
+
+    def rank_gone(self, group: str, rank: int) -> list[Effect]:
+        """Whoever waits for that rank will wait no longer."""
+        effects: list[Effect] = []
+        for gathering in [found for found in self._open.values() if found.name[0] == group]:
+            if rank < gathering.size and rank not in gathering.arrivals:
+                sentence = (
+                    f"gather {shown(group)} round {gathering.name[1]}: rank {rank} left or died before it arrived"
+                )
+                connections = [arrival.connection for arrival in gathering.arrivals.values()]
+                self._drop(gathering)
+                effects.append(Send(connections, Refused(Code.NOT_CONNECTED, sentence)))
+        return effects
+
+    def expire(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for gathering in list(self._open.values()):
+            late = [(rank, arrival) for rank, arrival in gathering.arrivals.items() if arrival.deadline <= now]
+            if not late:
+                continue
+            refusals = [_timed_out(gathering, arrival.timeout_s) for _, arrival in late]
+            for (rank, arrival), refusal in zip(late, refusals, strict=True):
+                del self.waiting[arrival.connection]
+                gathering.gave_up.add(rank)
+                self._forget_arrival(gathering, rank)
+                effects.append(Send((arrival.connection,), refusal))
+        return effects
+
+    def deadlines(self) -> Iterator[float]:
+        return (arrival.deadline for gathering in self._open.values() for arrival in gathering.arrivals.values())
+
+    def _finish(self, gathering: Gathering) -> Send:
+        self._drop(gathering)
+        arrivals = [gathering.arrivals[rank] for rank in range(gathering.size)]
+        parts = [arrival.data for arrival in arrivals]
+        answer = Gathered(parts) if any(parts) else Arrived(gathering.size)
+        group, round = gathering.name
+        self._remember(group, Finished(round, [arrival.caller for arrival in arrivals], answer, sum(map(len, parts))))
+        return Send([arrival.connection for arrival in arrivals], answer)
+
+    def _drop(self, gathering: Gathering) -> None:
+        del self._open[gathering.name]
+        for arrival in gathering.arrivals.values():
+            self.waiting.pop(arrival.connection, None)
+
+    def _forget_arrival(self, gathering: Gathering, rank: int) -> None:
+        del gathering.arrivals[rank]
+        if not gathering.arrivals:
+            del self._open[gathering.name]
+
+    def _remember(self, group: str, finished: Finished) -> None:
+        earlier = self._finished.pop(group, None)  # popped, so that the order of the dictionary is the order of age
+        self._finished_bytes += finished.size_bytes - (earlier.size_bytes if earlier else 0)
+        self._finished[group] = finished
+        while len(self._finished) > 1 and (
+            len(self._finished) > MAX_REMEMBERED_GROUPS or self._finished_bytes > MAX_REMEMBERED_BYTES
+        ):
+            self._finished_bytes -= self._finished.pop(next(iter(self._finished))).size_bytes
+
+
+def _repeats(finished: Finished, request: Gather, caller: Caller) -> bool:
+    return request.size == len(finished.callers) and finished.callers[request.rank] == caller
+
+
+def _timed_out(gathering: Gathering, timeout_s: float) -> Refused:
+    group, round = gathering.name
+    missing = gathering.missing()
+    gave_up = f" (arrived, but gave up before: {_listed(sorted(gathering.gave_up))})" if gathering.gave_up else ""
+    return Refused(
+        Code.TIMEOUT,
+        f"gather {shown(group)} round {round}: {len(missing)} of {gathering.size} ranks did not arrive "
+        f"within {timeout_s:.2f} s: {_listed(missing)}{gave_up}",
+    )
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:SHOWN_RANKS])) + (", ..." if len(ranks) > SHOWN_RANKS else "")

@@ -1,0 +1,83 @@
+"""The store servers that run in this process, one per address.
+
+`create_config_store`, the launcher and members that start the store share this register, so that the same address
+asked for twice in one process is one server. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from memfabric_hybrid.store.url import StoreUrl
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.store.server import StoreServer
+
+_servers: dict[StoreUrl, StoreServer] = {}
+_owners: dict[StoreUrl, set[str]] = {}
+_lock = threading.Lock()
+
+
+def host(url: StoreUrl, owner: str) -> None:
+    """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address."""
+    with _lock:
+        if url not in _servers:
+            from memfabric_hybrid.store.server import StoreServer  # here: most members never run one
+
+            server = StoreServer(url)
+            server.start()
+            _servers[url] = server
+        _owners.setdefault(url, set()).add(owner)
+
+
+def release(url: StoreUrl, owner: str) -> None:
+    """`owner` needs the server no more; the last one stops it. Nothing happens when it never owned one."""
+    with _lock:
+        owners = _owners.get(url, set())
+        if owner not in owners:
+            return
+        owners.remove(owner)
+        if owners:
+            return
+        del _owners[url]
+        server = _servers.pop(url)
+    server.stop()
+
+
+def stop_all() -> None:
+    """The process ends (or `uninitialize`): every server stops."""
+    with _lock:
+        servers = list(_servers.values())
+        _servers.clear()
+        _owners.clear()
+    for server in servers:
+        server.stop()
+
+
+def abandon_after_fork() -> None:
+    """In a forked child: the servers are the parent's; let go of their sockets."""
+    global _lock
+    _lock = threading.Lock()
+    for server in _servers.values():
+        server.abandon_after_fork()
+    _servers.clear()
+    _owners.clear()
+
+
+def is_local(url: StoreUrl) -> bool:
+    """True if this machine could listen at the URL's address; decided by binding a free port there."""
+    host_name, _ = url.endpoints[0]
+    try:
+        candidates = socket.getaddrinfo(host_name, 0, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        return False  # whoever connects reports the unknown name, with its deadline
+    for family, kind, protocol, _, address in candidates:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(address)
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,156 @@
+"""The store as one participant sees it: a shared notebook with sessions, watches, ranks, address ranges and gatherings.
+
+Everything above this layer talks to a `Store`, never to a socket; `StoreClient` (tcp) and `InProcessStore` (twin for
+tests and single-process use) pass one conformance suite. Every call takes a deadline and fails with an exception of
+`errors.py`: TimedOut when the deadline passes, NotConnected when the outcome is unknown, InvalidParam before anything
+is sent when a value is outside its limits.
+
+An ephemeral key can be changed or deleted only by the participant that owns it (others get Duplicated).
+
+Session-bound things (ephemeral keys, claimed ranks, held ranges, watches) belong to the participant, not to a
+connection: they survive reconnects and a restarted server, and vanish when the participant closes or dies.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from memfabric_hybrid.clock import Deadline
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All keys under a prefix at one revision of the store."""
+
+    revision: int
+    entries: dict[str, bytes]
+
+
+class WatchUpdate(msgspec.Struct, frozen=True):
+    """What a watch saw. A snapshot replaces everything known before; otherwise `entries` are changes (None = deleted).
+
+    `revision` grows within one `incarnation`; a restarted server has another incarnation and starts with a snapshot.
+    """
+
+    snapshot: bool
+    incarnation: str
+    revision: int
+    entries: Mapping[str, bytes | None]
+
+
+WatchCallback = Callable[[WatchUpdate], None]
+_Self = TypeVar("_Self", bound="Store")  # typing.Self needs Python 3.11
+
+
+class Watch(ABC):
+    """A running watch; `close()` ends it. A callback that is running at that moment may still finish."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Idempotent. May be called from the callback itself. Does not fail when the store is away."""
+
+
+class Store(ABC):
+    """One participant's view. Thread-safe: a blocking call in one thread never delays another thread's calls."""
+
+    @abstractmethod
+    def set(self, key: str, value: bytes, *, deadline: Deadline, ephemeral: bool = False) -> int:
+        """Write; the revision of the write. An ephemeral key vanishes with this participant."""
+
+    @abstractmethod
+    def get(self, key: str, *, deadline: Deadline) -> bytes | None:
+        """The value now, or None."""
+
+    @abstractmethod
+    def wait(self, key: str, *, deadline: Deadline) -> bytes:
+        """The value as soon as there is one; TimedOut names the key."""
+
+    @abstractmethod
+    def delete(self, key: str, *, deadline: Deadline) -> bool:
+        """True if the key existed."""
+
+    @abstractmethod
+    def add(self, key: str, delta: int, *, deadline: Deadline) -> int:
+        """Add to a signed 64-bit counter (decimal text, absent = 0); the new value."""
+
+    @abstractmethod
+    def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes, *, deadline: Deadline, ephemeral: bool = False
+    ) -> tuple[bool, bytes | None]:
+        """Write if the value is `expected` (None = absent). (won, value stored now)."""
+
+    @abstractmethod
+    def append(self, key: str, suffix: bytes, *, deadline: Deadline) -> int:
+        """Append (absent = empty); the new length in bytes."""
+
+    @abstractmethod
+    def prefix(self, prefix: str, *, deadline: Deadline) -> Snapshot:
+        """All keys that start with `prefix`."""
+
+    @abstractmethod
+    def watch(self, prefix: str, callback: WatchCallback, *, deadline: Deadline) -> Watch:
+        """Follow all keys that start with `prefix`.
+
+        The callback has run once with a snapshot before this returns, then runs with changes in order of revision, and
+        with a snapshot again after every reconnect. It runs on the event thread and must not block or call the store.
+        """
+
+    @abstractmethod
+    def claim_rank(
+        self,
+        group: str,
+        capacity: int,
+        value: bytes,
+        *,
+        wanted: int | None = None,
+        excluded: Collection[int] = (),
+        deadline: Deadline,
+    ) -> int:
+        """Take the lowest free rank of 0..capacity-1 (or the wanted one), as ephemeral key `f"{group}/{rank}"`.
+
+        InvalidParam: capacity outside 1..1024 or unlike the living group's. Duplicated: wanted rank taken.
+        NoResources: no rank free.
+        """
+
+    @abstractmethod
+    def release_rank(self, group: str, rank: int, *, deadline: Deadline) -> None:
+        """Give a claimed rank back; NotExist if this participant does not hold it."""
+
+    @abstractmethod
+    def hold_range(self, name: str, size_bytes: int, *, deadline: Deadline) -> int:
+        """The base address of the cluster-wide range `name`, allocated by the first holder, shared by all.
+
+        InvalidParam: held by others with another size. NoResources: no room for it.
+        """
+
+    @abstractmethod
+    def release_range(self, name: str, *, deadline: Deadline) -> None:
+        """Stop holding; the range is free when nobody holds it. NotExist if this participant does not hold it."""
+
+    @abstractmethod
+    def gather(self, group: str, round: int, rank: int, size: int, data: bytes, *, deadline: Deadline) -> list[bytes]:
+        """All `size` ranks bring data (0..64 KiB) to (group, round); everyone gets all of it in rank order.
+
+        TimedOut names the ranks that did not arrive. NotConnected names a missing rank whose claim
+        `f"{group}/{rank}"` ended while we waited. Duplicated: the rank arrived already from somebody else.
+        """
+
+    def barrier(self, group: str, round: int, rank: int, size: int, *, deadline: Deadline) -> None:
+        """`gather` of nothing: returns when all `size` ranks arrived."""
+        self.gather(group, round, rank, size, b"", deadline=deadline)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Orderly goodbye: session-bound things vanish at once. Idempotent; later calls raise NotStarted."""
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

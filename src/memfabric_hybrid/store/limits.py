@@ -1,0 +1,95 @@
+"""What the store accepts, in one place: sizes, counts, and the checks that name the value and the limit. Pure.
+
+Both sides use these: the client before it sends, the server because it trusts nobody.
+"""
+
+from __future__ import annotations
+
+from memfabric_hybrid.errors import InvalidParam
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+MAX_KEY_BYTES = 1024
+MAX_VALUE_BYTES = 64 * MIB
+MAX_GATHER_BYTES = 64 * KIB
+MAX_RANKS = 1024
+MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
+MAX_TIMEOUT_S = float(1 << 32)
+MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore
+MAX_PREFIX_BYTES = 256 * MIB  # one prefix read or watch snapshot
+MAX_PUSH_BYTES = 64 * MIB  # one push of changes; more changes make more pushes
+
+MAX_REQUEST_FRAME_BYTES = MAX_VALUE_BYTES + 64 * KIB
+MAX_GREETING_FRAME_BYTES = 64 * KIB  # until the connection has said Hello
+MAX_REPLY_FRAME_BYTES = GIB
+
+SESSION_ID_BYTES = 16
+MIN_COUNTER, MAX_COUNTER = -(1 << 63), (1 << 63) - 1
+
+
+def shown(text: str) -> str:
+    """A key as a sentence shows it: quoted, not longer than a line."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def check_key(key: str, what: str = "key") -> None:
+    size_bytes = utf8_size_bytes(key, what)
+    if not 1 <= size_bytes <= MAX_KEY_BYTES:
+        raise InvalidParam(f"{what} {shown(key)} has {size_bytes} bytes of UTF-8, allowed are 1 to {MAX_KEY_BYTES}")
+
+
+def check_prefix(prefix: str) -> None:
+    size_bytes = utf8_size_bytes(prefix, "prefix")
+    if size_bytes > MAX_KEY_BYTES:
+        raise InvalidParam(f"prefix {shown(prefix)} has {size_bytes} bytes of UTF-8, allowed are 0 to {MAX_KEY_BYTES}")
+
+
+def utf8_size_bytes(text: str, what: str) -> int:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidParam(f"{what} {shown(text)} holds a lone surrogate and cannot be UTF-8") from None
+
+
+def check_value(key: str, value: bytes) -> None:
+    if len(value) > MAX_VALUE_BYTES:
+        raise InvalidParam(f"value of key {shown(key)} has {len(value)} bytes, allowed are 0 to {MAX_VALUE_BYTES}")
+
+
+def check_counter(key: str, value: int, what: str) -> None:
+    if not MIN_COUNTER <= value <= MAX_COUNTER:
+        raise InvalidParam(f"{what} {value} of counter {shown(key)} does not fit into signed 64 bits")
+
+
+def check_timeout(timeout_s: float) -> float:
+    if not 0 <= timeout_s <= MAX_TIMEOUT_S:
+        raise InvalidParam(f"timeout {timeout_s} s is outside 0 to {MAX_TIMEOUT_S:.0f}")
+    return timeout_s
+
+
+def check_capacity(group: str, capacity: int) -> None:
+    if not 1 <= capacity <= MAX_RANKS:
+        raise InvalidParam(f"capacity {capacity} of group {shown(group)} is outside 1 to {MAX_RANKS}")
+
+
+def check_gather(group: str, rank: int, size: int, data: bytes) -> None:
+    """On the hot path, on both sides: one look when all is well."""
+    known_good_name = 0 < len(group) <= MAX_KEY_BYTES and group.isascii()
+    if known_good_name and 0 <= rank < size <= MAX_RANKS and len(data) <= MAX_GATHER_BYTES:
+        return
+    check_key(group, "group")
+    if not 1 <= size <= MAX_RANKS:
+        raise InvalidParam(f"gather {shown(group)}: size {size} is outside 1 to {MAX_RANKS}")
+    if not 0 <= rank < size:
+        raise InvalidParam(f"gather {shown(group)}: rank {rank} is outside 0 to {size - 1}")
+    if len(data) > MAX_GATHER_BYTES:
+        raise InvalidParam(
+            f"gather {shown(group)}: rank {rank} brings {len(data)} bytes, allowed are 0 to {MAX_GATHER_BYTES}"
+        )
+
+
+def rank_key(group: str, rank: int) -> str:
+    """The ephemeral key that a claimed rank is."""
+    return f"{group}/{rank}"

@@ -1,0 +1,282 @@
+"""What the store knows and what each request does to it: the tables, connected. Pure.
+
+Handlers take (connection, session id, request, now) and give effects. A handler that raises a FabricError has changed
+nothing. Who is connected and who has greeted is `state.py`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotExist
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.alarm import Alarm
+from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
+from memfabric_hybrid.store.gatherings import Gatherings
+from memfabric_hybrid.store.keyspace import Entry, Keyspace
+from memfabric_hybrid.store.limits import (
+    MAX_EPHEMERAL_BYTES,
+    check_counter,
+    check_key,
+    check_prefix,
+    check_timeout,
+    check_value,
+    rank_key,
+    shown,
+)
+from memfabric_hybrid.store.ranges import RangeTable
+from memfabric_hybrid.store.ranks import Claim, RankTable
+from memfabric_hybrid.store.sessions import Session, SessionTable
+from memfabric_hybrid.store.waiters import KeyWaiters, Waiter
+from memfabric_hybrid.store.watches import WatchTable
+
+_COUNTER = re.compile(rb"-?[0-9]{1,19}")
+
+
+class NeedsSession(Exception):
+    """The request is bound to a session and there is none."""
+
+
+class Notebook:
+    def __init__(self) -> None:
+        self.keyspace = Keyspace()
+        self.watches = WatchTable()
+        self.ranks = RankTable()
+        self.ranges = RangeTable()
+        self.alarm = Alarm()
+        self.gatherings = Gatherings(self.alarm)
+        self.waiters = KeyWaiters(self.alarm)
+        self.sessions = SessionTable()
+        self.handlers: dict[type, Callable[[ConnectionId, bytes, Any, float], list[Effect]]] = {
+            m.Gather: self.gatherings.arrive,
+            m.Get: self._get,
+            m.Set: self._set,
+            m.Wait: self._wait,
+            m.Delete: self._delete,
+            m.Add: self._add,
+            m.CompareAndSet: self._compare_and_set,
+            m.Append: self._append,
+            m.ReadPrefix: self._read_prefix,
+            m.StartWatch: self._start_watch,
+            m.EndWatch: self._end_watch,
+            m.ClaimRank: self._claim_rank,
+            m.ReleaseRank: self._release_rank,
+            m.HoldRange: self._hold_range,
+            m.ReleaseRange: self._release_range,
+        }
+
+    # --- facts and their consequences -------------------------------------------------------------------------------
+
+    def session(self, id: bytes) -> Session:
+        session = self.sessions.get(id)
+        if session is None:
+            raise NeedsSession
+        return session
+
+    def end_session(self, session: Session) -> list[Effect]:
+        """All that belongs to it goes; whoever watches or waits learns it."""
+        self.watches.end_all(session.id)
+        effects = [effect for key in list(session.keys) for effect in self.remove(key)]
+        for name in session.ranges:
+            self.ranges.release(name, session.id)
+        self.sessions.end(session)
+        return effects
+
+    def put(self, key: str, value: bytes, owner: Session | None, claim: tuple[str, int] | None = None) -> list[Effect]:
+        """Write. The caller has made sure that the key belongs to nobody else."""
+        entry = self.keyspace.get(key)
+        if owner is not None:
+            owner.own(key, self._affordable_bytes(owner, key, value))
+        elif entry is not None and entry.owner is not None:
+            self.session(entry.owner).disown(key)
+        self.keyspace.put(key, Entry(value, owner.id if owner else None, claim))
+        self.watches.note(key, value)
+        return self.waiters.appeared(key, value)
+
+    def remove(self, key: str) -> list[Effect]:
+        entry = self.keyspace.remove(key)
+        if entry is None:
+            return []
+        self.watches.note(key, None)
+        if entry.owner is not None:
+            self.session(entry.owner).disown(key)
+        if entry.claim is None:
+            return []
+        self.ranks.release(*entry.claim)
+        return self.gatherings.rank_gone(*entry.claim)
+
+    def claim(
+        self, session: Session, request: m.ClaimRank | m.RestoredClaim, wanted: int | None
+    ) -> tuple[int, list[Effect]]:
+        """The rank, and what follows from its key. Checked completely before anything changes."""
+        longest_key = rank_key(request.group, request.capacity - 1)
+        check_key(longest_key, "rank key")
+        check_value(longest_key, request.value)
+        self._affordable_bytes(session, longest_key, request.value)
+        excluded = request.excluded if isinstance(request, m.ClaimRank) else ()
+        claim = Claim(session.id, request.claim)
+        rank = self.ranks.find(request.group, request.capacity, claim, wanted, excluded)
+        key = rank_key(request.group, rank)
+        if self.keyspace.get(key) is not None and self.ranks.holder(request.group, rank) is None:
+            raise Duplicated(f"key {shown(key)} exists and is no rank; group {shown(request.group)} cannot use it")
+        self.ranks.take(request.group, request.capacity, rank, claim)
+        return rank, self.put(key, request.value, session, (request.group, rank))
+
+    def _affordable_bytes(self, session: Session, key: str, value: bytes) -> int:
+        size_bytes = len(value) + 4 * len(key) + 64
+        total_bytes = session.key_bytes - session.keys.get(key, 0) + size_bytes
+        if total_bytes > MAX_EPHEMERAL_BYTES:
+            raise NoResources(
+                f"ephemeral key {shown(key)}: the ephemeral keys of this member would hold {total_bytes} bytes, "
+                f"allowed are {MAX_EPHEMERAL_BYTES}"
+            )
+        return size_bytes
+
+    def _writable(self, key: str, session_id: bytes) -> Entry | None:
+        """The entry to be changed; Duplicated when it belongs to another session."""
+        entry = self.keyspace.get(key)
+        if entry is not None and entry.owner not in (None, session_id):
+            raise Duplicated(
+                f"key {shown(key)} belongs to another member and vanishes with it; only that can change it"
+            )
+        return entry
+
+    def _write(self, key: str, value: bytes, session_id: bytes, ephemeral: bool, entry: Entry | None) -> list[Effect]:
+        if entry is not None and entry.claim is not None:  # a claimed rank stays one, whatever is written to it
+            return self.put(key, value, self.session(session_id), entry.claim)
+        return self.put(key, value, self.session(session_id) if ephemeral else None)
+
+    # --- requests: keys ---------------------------------------------------------------------------------------------
+
+    def _set(self, connection: ConnectionId, session_id: bytes, request: m.Set, now: float) -> list[Effect]:
+        check_key(request.key)
+        check_value(request.key, request.value)
+        entry = self._writable(request.key, session_id)
+        effects = self._write(request.key, request.value, session_id, request.ephemeral, entry)
+        return [Send((connection,), m.Done(self.keyspace.revision)), *effects]
+
+    def _get(self, connection: ConnectionId, session_id: bytes, request: m.Get, now: float) -> list[Effect]:
+        check_key(request.key)
+        entry = self.keyspace.get(request.key)
+        return [Send((connection,), m.Value(entry.value if entry else None))]
+
+    def _wait(self, connection: ConnectionId, session_id: bytes, request: m.Wait, now: float) -> list[Effect]:
+        check_key(request.key)
+        deadline = now + check_timeout(request.timeout_s)
+        entry = self.keyspace.get(request.key)
+        if entry is not None:
+            return [Send((connection,), m.Value(entry.value))]
+        self.waiters.add(connection, Waiter(request.key, deadline, request.timeout_s))
+        return []
+
+    def _delete(self, connection: ConnectionId, session_id: bytes, request: m.Delete, now: float) -> list[Effect]:
+        check_key(request.key)
+        entry = self._writable(request.key, session_id)
+        return [Send((connection,), m.Flag(entry is not None)), *self.remove(request.key)]
+
+    def _add(self, connection: ConnectionId, session_id: bytes, request: m.Add, now: float) -> list[Effect]:
+        check_key(request.key)
+        check_counter(request.key, request.delta, "delta")
+        entry = self._plain(request.key)
+        before = entry.value if entry else b"0"
+        if not _COUNTER.fullmatch(before):
+            raise InvalidParam(f"key {shown(request.key)} holds {before[:32]!r}, which is no counter")
+        total = int(before) + request.delta
+        check_counter(request.key, total, "new value")
+        effects = self.put(request.key, str(total).encode(), None)
+        return [Send((connection,), m.Number(total)), *effects]
+
+    def _compare_and_set(
+        self, connection: ConnectionId, session_id: bytes, request: m.CompareAndSet, now: float
+    ) -> list[Effect]:
+        check_key(request.key)
+        check_value(request.key, request.value)
+        entry = self.keyspace.get(request.key)
+        if (entry.value if entry else None) != request.expected:
+            return [Send((connection,), m.Swapped(False, entry.value if entry else None))]
+        self._writable(request.key, session_id)
+        effects = self._write(request.key, request.value, session_id, request.ephemeral, entry)
+        return [Send((connection,), m.Swapped(True, request.value)), *effects]
+
+    def _append(self, connection: ConnectionId, session_id: bytes, request: m.Append, now: float) -> list[Effect]:
+        check_key(request.key)
+        entry = self._plain(request.key)
+        value = (entry.value if entry else b"") + request.suffix
+        check_value(request.key, value)
+        return [Send((connection,), m.Number(len(value))), *self.put(request.key, value, None)]
+
+    def _plain(self, key: str) -> Entry | None:
+        """Counters and lists are everybody's: an ephemeral key cannot be one."""
+        entry = self.keyspace.get(key)
+        if entry is not None and entry.owner is not None:
+            raise InvalidParam(f"key {shown(key)} is ephemeral: it can be set, but not added or appended to")
+        return entry
+
+    def _read_prefix(
+        self, connection: ConnectionId, session_id: bytes, request: m.ReadPrefix, now: float
+    ) -> list[Effect]:
+        check_prefix(request.prefix)
+        return [Send((connection,), m.Entries(self.keyspace.revision, self.keyspace.under(request.prefix)))]
+
+    # --- requests: watches ------------------------------------------------------------------------------------------
+
+    def _start_watch(
+        self, connection: ConnectionId, session_id: bytes, request: m.StartWatch, now: float
+    ) -> list[Effect]:
+        check_prefix(request.prefix)
+        session = self.session(session_id)
+        snapshot = self.keyspace.under(request.prefix)
+        told = self.changes()  # what happened before goes to those who watched before
+        self.watches.start(session_id, request.watch, request.prefix)
+        return [
+            *told,
+            Send((session.connection,), m.WatchSnapshot(request.watch, self.keyspace.revision, snapshot)),
+            Send((connection,), m.Done(self.keyspace.revision)),
+        ]
+
+    def _end_watch(self, connection: ConnectionId, session_id: bytes, request: m.EndWatch, now: float) -> list[Effect]:
+        self.watches.end(session_id, request.watch)
+        return [Send((connection,), m.Done(self.keyspace.revision))]
+
+    def changes(self) -> list[Effect]:
+        """Pushes to watchers for everything that changed since the last call."""
+        return [
+            Send([self.session(id).connection for id in sessions], m.Changed(prefix, self.keyspace.revision, entries))
+            for prefix, sessions, entries in self.watches.drain()
+        ]
+
+    # --- requests: ranks, ranges, gatherings ------------------------------------------------------------------------
+
+    def _claim_rank(
+        self, connection: ConnectionId, session_id: bytes, request: m.ClaimRank, now: float
+    ) -> list[Effect]:
+        rank, effects = self.claim(self.session(session_id), request, request.wanted)
+        return [Send((connection,), m.Number(rank)), *effects]
+
+    def _release_rank(
+        self, connection: ConnectionId, session_id: bytes, request: m.ReleaseRank, now: float
+    ) -> list[Effect]:
+        holder = self.ranks.holder(request.group, request.rank)
+        if holder is None or holder.session != session_id:
+            raise NotExist(f"rank {request.rank} of group {shown(request.group)} is not held by this member")
+        effects = self.remove(rank_key(request.group, request.rank))
+        return [Send((connection,), m.Done(self.keyspace.revision)), *effects]
+
+    def _hold_range(
+        self, connection: ConnectionId, session_id: bytes, request: m.HoldRange, now: float
+    ) -> list[Effect]:
+        check_key(request.name, "range name")
+        session = self.session(session_id)
+        base = self.ranges.hold(request.name, request.size_bytes, session_id)
+        session.ranges.add(request.name)
+        return [Send((connection,), m.Number(base))]
+
+    def _release_range(
+        self, connection: ConnectionId, session_id: bytes, request: m.ReleaseRange, now: float
+    ) -> list[Effect]:
+        session = self.session(session_id)
+        self.ranges.release(request.name, session_id)
+        session.ranges.remove(request.name)
+        return [Send((connection,), m.Done(self.keyspace.revision))]

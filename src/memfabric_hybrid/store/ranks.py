@@ -1,0 +1,76 @@
+"""Groups of ranks and who claimed which. Pure; the claim's key and value live in the keyspace, not here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
+from memfabric_hybrid.store.limits import check_capacity, shown
+
+
+class Claim(NamedTuple):
+    """`number` is the client's own name for the claim: a repeated request is recognised by it."""
+
+    session: bytes
+    number: int
+
+
+class Group(msgspec.Struct):
+    """Exists while somebody holds a rank of it; the first claim decides the capacity."""
+
+    capacity: int
+    claims: dict[int, Claim] = msgspec.field(default_factory=dict)
+
+
+class RankTable:
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+
+    def holder(self, group: str, rank: int) -> Claim | None:
+        found = self._groups.get(group)
+        return found.claims.get(rank) if found else None
+
+    def find(
+        self, name: str, capacity: int, claim: Claim, wanted: int | None = None, excluded: Collection[int] = ()
+    ) -> int:
+        """The rank that `take` may take; the same claim again finds the same rank. Changes nothing."""
+        check_capacity(name, capacity)
+        if wanted is not None and not 0 <= wanted < capacity:
+            raise InvalidParam(f"wanted rank {wanted} of group {shown(name)} is outside 0 to {capacity - 1}")
+        group = self._groups.get(name) or Group(capacity)
+        if group.capacity != capacity:
+            raise InvalidParam(
+                f"group {shown(name)} has a capacity of {group.capacity} ranks, this claim says {capacity}; "
+                "all members must say the same"
+            )
+        for rank, holder in group.claims.items():
+            if holder == claim:
+                return rank
+        if wanted is None:
+            return _lowest_free(name, group, excluded)
+        if wanted in group.claims:
+            raise Duplicated(f"rank {wanted} of group {shown(name)} is taken by another member")
+        return wanted
+
+    def take(self, name: str, capacity: int, rank: int, claim: Claim) -> None:
+        self._groups.setdefault(name, Group(capacity)).claims[rank] = claim
+
+    def release(self, name: str, rank: int) -> None:
+        group = self._groups[name]
+        del group.claims[rank]
+        if not group.claims:
+            del self._groups[name]
+
+
+def _lowest_free(name: str, group: Group, excluded: Collection[int]) -> int:
+    barred = set(excluded)
+    for rank in range(group.capacity):
+        if rank not in group.claims and rank not in barred:
+            return rank
+    raise NoResources(
+        f"all ranks of group {shown(name)} are taken: capacity {group.capacity}, {len(group.claims)} claimed, "
+        f"{len(barred)} excluded by the caller; raise the world size or let members leave first"
+    )

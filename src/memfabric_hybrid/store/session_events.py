@@ -1,0 +1,29 @@
+"""What a participant learns about its session with the store. Delivered on the event thread; must not block."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+
+
+class SessionConnected(msgspec.Struct, frozen=True):
+    """The session began."""
+
+    incarnation: str
+
+
+class SessionLost(msgspec.Struct, frozen=True):
+    """The store is away; reconnecting goes on until the participant closes."""
+
+    reason: str
+
+
+class SessionRestored(msgspec.Struct, frozen=True):
+    """The store is back and has everything again, except what `refused` names, one sentence each."""
+
+    incarnation: str
+    refused: tuple[str, ...]
+
+
+SessionEvent = Union[SessionConnected, SessionLost, SessionRestored]  # noqa: UP007

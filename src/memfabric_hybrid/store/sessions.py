@@ -1,0 +1,68 @@
+"""Sessions: who is alive. A session lives as long as its event channel is open and heartbeats come in time. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from memfabric_hybrid.store.effects import ConnectionId
+
+STALL_S = 1.0  # a longer gap between two ticks is the server's own fault: everybody gets that much more time
+
+
+class Session(msgspec.Struct):
+    """What belongs to one participant and goes with it. Watches are in `watches.py`."""
+
+    id: bytes
+    connection: ConnectionId
+    heartbeat_timeout_s: float
+    heard_at: float
+    keys: dict[str, int] = msgspec.field(default_factory=dict)  # ephemeral key or claimed rank → its size in bytes
+    key_bytes: int = 0  # sum of the sizes in `keys`
+    ranges: set[str] = msgspec.field(default_factory=set)
+
+    def own(self, key: str, size_bytes: int) -> None:
+        self.key_bytes += size_bytes - self.keys.get(key, 0)
+        self.keys[key] = size_bytes
+
+    def disown(self, key: str) -> None:
+        self.key_bytes -= self.keys.pop(key)
+
+
+class SessionTable:
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, Session] = {}
+        self._by_connection: dict[ConnectionId, Session] = {}
+        self._ticked_at: float | None = None
+
+    def open(self, id: bytes, connection: ConnectionId, timeout_s: float, now: float) -> ConnectionId | None:
+        """A new event channel; of a living session too, then the connection that it replaces."""
+        session = self._sessions.get(id)
+        replaced = None
+        if session is None:
+            session = self._sessions[id] = Session(id, connection, timeout_s, now)
+        else:
+            replaced = session.connection
+            del self._by_connection[replaced]
+            session.connection, session.heartbeat_timeout_s, session.heard_at = connection, timeout_s, now
+        self._by_connection[connection] = session
+        return replaced
+
+    def get(self, id: bytes) -> Session | None:
+        return self._sessions.get(id)
+
+    def on(self, connection: ConnectionId) -> Session | None:
+        """The session whose event channel this connection is."""
+        return self._by_connection.get(connection)
+
+    def end(self, session: Session) -> None:
+        del self._sessions[session.id]
+        del self._by_connection[session.connection]
+
+    def silent(self, now: float) -> list[Session]:
+        """Sessions that have been silent for too long; called by every tick. A stalled server accuses nobody."""
+        gap_s = now - self._ticked_at if self._ticked_at is not None else 0.0
+        self._ticked_at = now
+        if gap_s > STALL_S:
+            for session in self._sessions.values():
+                session.heard_at = min(now, session.heard_at + gap_s)
+        return [s for s in self._sessions.values() if now - s.heard_at > s.heartbeat_timeout_s]

@@ -1,0 +1,157 @@
+"""The store as a state machine: (event, now) → effects. No sockets, no threads, no time, no random.
+
+Events: `connected`, `disconnected`, `message`, `tick`. Effects: messages to connections and connections to close.
+`changes()` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
+over, so that a burst costs one push. This file knows who is connected; what the store knows is in `notebook.py`.
+"""
+
+from __future__ import annotations
+
+from memfabric_hybrid.errors import Code, FabricError
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.alarm import NEVER
+from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
+from memfabric_hybrid.store.notebook import NeedsSession, Notebook
+from memfabric_hybrid.store.restoring import restore
+from memfabric_hybrid.store.sessions import Session
+
+HELLO_TIMEOUT_S = 10.0
+
+
+class StoreState:
+    """Thread-agnostic: whoever drives it calls one method at a time."""
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.notebook = Notebook()
+        self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
+        self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
+
+    @property
+    def next_deadline(self) -> float:
+        """`tick` is due not later than this."""
+        return self.notebook.alarm.at
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.notebook.watches.pending)
+
+    def changes(self) -> list[Effect]:
+        """Pushes to watchers for everything that changed since the last call."""
+        return self.notebook.changes()
+
+    def knows(self, connection: ConnectionId) -> bool:
+        """The connection has said a proper Hello."""
+        return connection in self._greeted or self.is_event_channel(connection)
+
+    def is_event_channel(self, connection: ConnectionId) -> bool:
+        return self.notebook.sessions.on(connection) is not None
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def connected(self, connection: ConnectionId, now: float) -> None:
+        self._strangers[connection] = now
+
+    def disconnected(self, connection: ConnectionId) -> list[Effect]:
+        """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
+        self._strangers.pop(connection, None)
+        self._greeted.pop(connection, None)
+        self.notebook.waiters.withdraw(connection)
+        self.notebook.gatherings.withdraw(connection)
+        session = self.notebook.sessions.on(connection)
+        return self.notebook.end_session(session) if session is not None else []
+
+    def message(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
+        session_id = self._greeted.get(connection)
+        if session_id is None:
+            session = self.notebook.sessions.on(connection)
+            return self._greet(connection, message, now) if session is None else self._on_channel(session, message, now)
+        notebook = self.notebook
+        if connection in notebook.gatherings.waiting or connection in notebook.waiters.waiting:
+            return self.expel(connection, "a request came before the one before it was answered")
+        handler = notebook.handlers.get(type(message))
+        if handler is None:
+            return self._beyond_requests(connection, session_id, message)
+        try:
+            effects = handler(connection, session_id, message, now)
+        except NeedsSession:
+            return [Send((connection,), m.NoSession())]
+        except FabricError as error:
+            return [Send((connection,), m.Refused(error.code, str(error)))]
+        for effect in effects:
+            if type(effect) is Close:  # a repeated call replaces the connection of the first
+                self._greeted.pop(effect.connection, None)
+        return effects
+
+    def heard(self, connection: ConnectionId, now: float) -> None:
+        """Part of a message came: whoever sends a large one is alive."""
+        session = self.notebook.sessions.on(connection)
+        if session is not None:
+            session.heard_at = now
+
+    def tick(self, now: float) -> list[Effect]:
+        """Call every 100 ms or so, and at `next_deadline`."""
+        effects: list[Effect] = []
+        notebook = self.notebook
+        for session in notebook.sessions.silent(now):
+            effects += notebook.end_session(session)
+            effects.append(Close(session.connection, f"no heartbeat for {session.heartbeat_timeout_s:.6g} s"))
+        for connection, since in list(self._strangers.items()):
+            if now - since > HELLO_TIMEOUT_S:
+                del self._strangers[connection]
+                effects.append(Close(connection, f"no Hello within {HELLO_TIMEOUT_S:g} s"))
+        if now >= notebook.alarm.at:
+            effects += notebook.waiters.expire(now)
+            effects += notebook.gatherings.expire(now)
+            notebook.alarm.at = min(
+                min(notebook.waiters.deadlines(), default=NEVER), min(notebook.gatherings.deadlines(), default=NEVER)
+            )
+        return effects
+
+    def expel(self, connection: ConnectionId, why: str) -> list[Effect]:
+        """For a connection that does not keep to the protocol: tell it, end it."""
+        refused = m.Refused(Code.INVALID_PARAM, f"connection closed: {why}")
+        return [Send((connection,), refused), Close(connection, why), *self.disconnected(connection)]
+
+    # --- connections and sessions -----------------------------------------------------------------------------------
+
+    def _greet(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
+        if connection not in self._strangers:
+            return []  # closed by us; what it had sent before it noticed does not count
+        if type(message) is not m.Hello:
+            return self.expel(connection, f"{type(message).__name__} before Hello")
+        if len(message.session) != SESSION_ID_BYTES:
+            return self.expel(connection, f"Hello with a session id of {len(message.session)} bytes")
+        if message.role not in (m.REQUESTS, m.EVENTS):
+            return self.expel(connection, f"Hello with the unknown role {message.role}")
+        if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
+            return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
+        del self._strangers[connection]
+        welcome = Send((connection,), m.Welcome(self.incarnation, self.notebook.keyspace.revision))
+        if message.role == m.REQUESTS:
+            self._greeted[connection] = message.session
+            return [welcome]
+        replaced = self.notebook.sessions.open(message.session, connection, message.heartbeat_timeout_s, now)
+        if replaced is None:
+            return [welcome]
+        return [Close(replaced, "its session has a new event channel"), welcome]
+
+    def _on_channel(self, session: Session, message: m.Request, now: float) -> list[Effect]:
+        session.heard_at = now
+        if type(message) is m.Heartbeat:
+            return []
+        if type(message) is not m.Restore:
+            return self.expel(session.connection, f"{type(message).__name__} on the event channel")
+        if not 0 <= message.known_revision <= MAX_REVISION:
+            return self.expel(session.connection, f"Restore with the impossible revision {message.known_revision}")
+        return restore(self.notebook, session, message)
+
+    def _beyond_requests(self, connection: ConnectionId, session_id: bytes, message: m.Request) -> list[Effect]:
+        if type(message) is not m.Goodbye:
+            return self.expel(connection, f"{type(message).__name__} on a request connection")
+        effects: list[Effect] = [Send((connection,), m.Done(self.notebook.keyspace.revision))]
+        session = self.notebook.sessions.get(session_id)
+        if session is not None:
+            effects += [*self.notebook.end_session(session), Close(session.connection, "goodbye")]
+        return effects

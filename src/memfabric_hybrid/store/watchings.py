@@ -1,0 +1,74 @@
+"""The watches of one participant: whose callback gets which push. Callbacks run on one thread, the event thread."""
+
+from __future__ import annotations
+
+import threading
+
+from memfabric_hybrid import logs
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.interface import WatchCallback, WatchUpdate
+
+_log = logs.get(__name__)
+
+
+class Watching:
+    """One watch. `has_snapshot` is set when the callback has seen the first one."""
+
+    def __init__(self, prefix: str, callback: WatchCallback) -> None:
+        self.prefix = prefix
+        self.closed = False
+        self.has_snapshot = threading.Event()
+        self._callback = callback
+
+    def deliver(self, update: WatchUpdate) -> None:
+        if self.closed:
+            return
+        try:
+            self._callback(update)
+        except Exception:
+            _log.exception("the callback of the watch on %r failed", self.prefix)
+        if update.snapshot:
+            self.has_snapshot.set()
+
+
+class Watchings:
+    """Any thread adds and removes, the event thread delivers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watchings: dict[int, Watching] = {}
+
+    def add(self, number: int, watching: Watching) -> None:
+        with self._lock:
+            self._watchings[number] = watching
+
+    def remove(self, number: int) -> None:
+        with self._lock:
+            watching = self._watchings.pop(number, None)
+        if watching is not None:
+            watching.closed = True
+
+    def prefixes(self) -> dict[int, str]:
+        with self._lock:
+            return {number: watching.prefix for number, watching in self._watchings.items()}
+
+    def deliver(self, push: m.Push, incarnation: str) -> None:
+        if type(push) is m.WatchSnapshot:
+            with self._lock:
+                watching = self._watchings.get(push.watch)
+            if watching is not None:
+                watching.deliver(WatchUpdate(True, incarnation, push.revision, push.entries))
+        elif type(push) is m.Changed:
+            update = WatchUpdate(False, incarnation, push.revision, push.entries)
+            for watching in self._concerned(push.prefix):
+                watching.deliver(update)
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: the lock may be held by a thread that exists in the parent only."""
+        self._lock = threading.Lock()
+        self._watchings.clear()
+
+    def _concerned(self, prefix: str) -> list[Watching]:
+        """A watch whose first snapshot is still under way will find the change in it."""
+        with self._lock:
+            return [w for w in self._watchings.values() if w.prefix == prefix and w.has_snapshot.is_set()]

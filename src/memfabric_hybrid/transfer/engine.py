@@ -1,0 +1,240 @@
+"""`TransferEngine`: reads from and writes to the memory of other processes, as a program uses it.
+
+The hot calls (transfer_sync_*, batch_transfer_sync_*, *_submit, register_memory and its relatives) are the native
+class's own and are inherited, not wrapped: a Python frame would cost more than a small transfer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, SupportsIndex
+
+from memfabric_hybrid import _native, arguments, edge, logs, settings
+from memfabric_hybrid.errors import InvalidParam, failure_of
+from memfabric_hybrid.membership.identity import host_identity
+from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store.url import NO_PORT
+from memfabric_hybrid.transfer import engines
+from memfabric_hybrid.transfer.buffers import extent
+from memfabric_hybrid.transfer.directory import Directory
+from memfabric_hybrid.transfer.session_id import is_address
+from memfabric_hybrid.transfer.ticket import Ticket
+from memfabric_hybrid.transports.op_types import TransDataOpType
+from memfabric_hybrid.transports.routes import check_op_type
+
+log = logs.get(__name__)
+ROLES = ("Prefill", "Decode")
+LONGEST_NIC = 63
+ANY_ADDRESS = "127.0.0.1"  # where an engine listens whose id is a name: there is no network route in this version
+
+PeerDownCallback = Callable[[str], Any]
+
+
+class TransferEngine(_native.TransferCore):
+    """Moves bytes between this process and others that need to do nothing for it.
+
+    Every engine registers the memory that others may touch and listens on its session id. Who knows a session id and an
+    address in registered memory can write to and read from there:
+
+        engine = mf.TransferEngine()
+        engine.initialize(None, "127.0.0.1:0", "Prefill", 0)
+        engine.transfer_sync_write(session_of_decode, own_address, address_there, size)
+
+    Usable as a context manager: leaving the block destroys the engine.
+    """
+
+    TransDataOpType = TransDataOpType
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()  # for initialising, ending, the callback and the buffers kept
+        self._directory: Directory | None = None
+        self._herald: threading.Thread | None = None
+        self._on_down: PeerDownCallback | None = None
+        self._buffers: dict[int, object] = {}
+        engines.add(self)
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    @edge.returns_code
+    def initialize(
+        self,
+        store_url: str | None = None,
+        session_id: str | None = None,
+        role: str = "",
+        device_id: SupportsIndex = 0,
+        data_op_type: SupportsIndex = TransDataOpType.SDMA,
+        store_server_role: str = "Decode",
+        nic: str = "",
+        *,
+        unique_id: str | None = None,
+    ) -> None:
+        """Listens at `session_id` and serves peers, from a native thread: this process's Python need not run for it.
+
+        Args:
+            store_url: None, "tcp://ip" or a full URL. Only an engine whose id is no address uses the store.
+            session_id: "ip:port", "[v6]:port", "host:port"; without a port (or with 0) the reserved one is used. Any
+                other text is a name, which needs a full `store_url`. `unique_id` is its older name.
+            role: "Prefill" or "Decode"; it hides nobody.
+            device_id: accepted for programs that have accelerators.
+            data_op_type: which routes may be used (`TransDataOpType` bits).
+            store_server_role: the role whose engines run the store at a full URL if nobody does.
+            nic: accepted, at most 63 characters.
+
+        Codes: 0; -2000 a value is wrong, or the address is not of this machine; -2002 no route for `data_op_type`;
+        -2004 a name, and no store answers; -2005 initialised already; -2008 in a forked child; -2009 the port is taken.
+        """
+        if session_id is not None and unique_id is not None:
+            raise TypeError("session_id and unique_id are the same argument: pass one of them")
+        session = arguments.text("session_id", session_id if session_id is not None else unique_id)
+        if store_url is not None:
+            arguments.text("store_url", store_url)
+        arguments.u32("device_id", device_id)
+        for name, value in (("role", role), ("store_server_role", store_server_role)):
+            if arguments.text(name, value) not in ROLES:
+                raise InvalidParam(f"{name} is {value!r}, expected 'Prefill' or 'Decode'")
+        if len(arguments.text("nic", nic)) > LONGEST_NIC:
+            raise InvalidParam(f"nic has {len(nic)} characters, the limit is {LONGEST_NIC}")
+        check_op_type(arguments.u32("data_op_type", data_op_type))
+        with self._lock:
+            self._enter(store_url, session, may_host=role == store_server_role)
+
+    def _enter(self, store_url: str | None, session: str, *, may_host: bool) -> None:
+        url = parse_url(store_url, port_required=False) if store_url else None
+        has_store = url is not None and url.port != NO_PORT
+        named = not is_address(session)
+        if named and not has_store:
+            raise InvalidParam(
+                f"session_id {session!r} is no address (ip:port), and a name needs a store_url with a port"
+            )
+        timeout_ms = settings.transfer_timeout_ms()
+        self._open(f"{ANY_ADDRESS}:0" if named else session, timeout_ms, host_identity())
+        self._start_herald()
+        if not has_store or url is None:
+            return
+        try:
+            directory = Directory(url, may_host=may_host, timeout_s=timeout_ms / 1000)
+            self._directory = directory
+            if named:
+                directory.publish(session, self._session)
+            self._set_directory(directory.find)
+        except BaseException:
+            self._end()
+            raise
+
+    def destroy(self) -> None:
+        """Ends the engine: peers' transfers fail with -2014 from then on, memory of `trans_malloc` is gone.
+
+        Waits for peers that are inside our memory. Again: nothing happens. The engine may be initialised anew.
+        """
+        with self._lock:
+            self._end()
+
+    def unInitialize(self) -> None:
+        """The documents' other name of `destroy`."""
+        self.destroy()
+
+    def _end(self) -> None:
+        self._close()
+        self._set_directory(None)
+        directory, self._directory = self._directory, None
+        herald, self._herald = self._herald, None
+        self._buffers.clear()
+        if directory is not None:
+            directory.close()
+        if herald is not None and herald is not threading.current_thread():
+            herald.join()
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: lets go of the parent's sockets. The engine stays unusable here."""
+        self._lock = threading.Lock()
+        self._herald = None
+        self._abandon()
+        if self._directory is not None:
+            self._directory.abandon_after_fork()
+            self._directory = None
+
+    def __enter__(self) -> TransferEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.destroy()
+
+    @property
+    def session_id(self) -> str:
+        """The address at which peers reach this engine, with its port; "" when it is not initialised."""
+        return self._session
+
+    # ---- peers -----------------------------------------------------------------------------------------------------
+
+    def set_peer_down_callback(self, callback: PeerDownCallback | None) -> None:
+        """`callback(session)` runs on a thread of its own when a connected peer ends or dies; None stops it.
+
+        It hears of peers that we reached (by the name we used) and of those that reached us (by their address), once
+        each. An exception in it is logged and goes no further. Works before and after `initialize`.
+        """
+        if callback is not None:
+            arguments.function("callback", callback)
+        with self._lock:
+            self._on_down = callback
+            self._start_herald()
+
+    def _start_herald(self) -> None:
+        if self._on_down is not None and self._herald is None:
+            # daemon: a callback that never returns must not keep a process alive; `destroy` joins.
+            self._herald = threading.Thread(target=self._tell_downfalls, name="peer-down callback", daemon=True)
+            self._herald.start()
+
+    def _tell_downfalls(self) -> None:
+        while (session := self._wait_for_downfall()) is not None:
+            callback = self._on_down
+            if callback is None:
+                continue
+            try:
+                callback(session)
+            except Exception:
+                log.exception("the peer-down callback failed for session %s", session)
+
+    # ---- buffers and tickets -----------------------------------------------------------------------------------------
+
+    @edge.returns_code
+    def register(self, buffer: object) -> None:
+        """`register_memory` for an object with the buffer protocol or a torch CPU tensor; keeps it alive.
+
+        Codes: 0; -2000 not contiguous, empty or not in host memory; those of `register_memory`.
+        """
+        address, size_bytes, kept = extent(buffer)
+        self._must(self.register_memory(address, size_bytes))
+        with self._lock:
+            self._buffers[address] = kept
+
+    @edge.returns_code
+    def unregister(self, buffer: object) -> None:
+        """Ends what `register` began. Codes: those of `unregister_memory`."""
+        address, _, kept = extent(buffer)
+        del kept
+        self._must(self.unregister_memory(address))
+        with self._lock:
+            self._buffers.pop(address, None)
+
+    def submit_write(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
+        """Starts a write (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
+        return self._ticket(True, dest_session, buffers, peer_buffers, lengths)
+
+    def submit_read(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
+        """Starts a read (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
+        return self._ticket(False, dest_session, buffers, peer_buffers, lengths)
+
+    def _ticket(self, write: bool, session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
+        if not hasattr(lengths, "__len__"):
+            buffers, peer_buffers, lengths = [buffers], [peer_buffers], [lengths]
+        return Ticket(self._submit(write, session, buffers, peer_buffers, lengths), self)
+
+    @staticmethod
+    def _must(code: int) -> None:
+        if code != 0:
+            raise failure_of(code, _native.last_error())

@@ -1,0 +1,38 @@
+"""The engines of this process, so that its end, and a fork, find all of them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Protocol
+
+
+class _Engine(Protocol):
+    def destroy(self) -> None: ...
+    def abandon_after_fork(self) -> None: ...
+
+
+_engines: weakref.WeakSet[_Engine] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def add(engine: _Engine) -> None:
+    with _lock:
+        _engines.add(engine)
+
+
+def stop_all() -> None:
+    """Every engine of this process ends; idempotent."""
+    with _lock:
+        engines = list(_engines)
+    for engine in engines:
+        engine.destroy()
+
+
+def abandon_after_fork() -> None:
+    """In a forked child: the parent's engines serve the parent's peers."""
+    global _lock
+    _lock = threading.Lock()
+    for engine in list(_engines):
+        engine.abandon_after_fork()
+    _engines.clear()

@@ -1,0 +1,51 @@
+"""`Ticket`: a transfer that runs beside the program, to be asked for, waited for, awaited or taken back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+from memfabric_hybrid import _native
+
+
+class Ticket:
+    """Made by `TransferEngine.submit_write` and `submit_read`. Keeps its engine alive."""
+
+    def __init__(self, native: _native.TransferTicket, kept: object) -> None:
+        self._native = native
+        self._kept = kept
+
+    @property
+    def done(self) -> bool:
+        """Whether the transfer has ended, well or not, or was cancelled."""
+        return self._native.done
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The transfer's code; -2004 if it has not ended after `timeout` seconds; -2003 if it was cancelled."""
+        return self._native.wait(timeout)
+
+    def cancel(self) -> bool:
+        """Takes the transfer back. True if it will never begin; False if it is running or over."""
+        return self._native.cancel()
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return self._finished().__await__()
+
+    async def _finished(self) -> int:
+        import asyncio  # here: most programs never await, and importing it takes longer than all of ours
+
+        if not self.done:
+            loop = asyncio.get_running_loop()
+            fd = self._native._notify_fd()
+            finished = asyncio.Event()
+            loop.add_reader(fd, finished.set)
+            try:
+                await finished.wait()
+            finally:
+                loop.remove_reader(fd)
+                os.close(fd)
+        return self.wait()
+
+    def __repr__(self) -> str:
+        return f"<Ticket, {'done' if self.done else 'under way'}>"

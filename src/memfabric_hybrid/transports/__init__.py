@@ -1,0 +1,1 @@
+"""How bytes move: which route leads to a rank, and why none does."""

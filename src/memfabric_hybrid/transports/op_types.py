@@ -1,0 +1,62 @@
+"""The operation types of the documents and what each of them means on a machine without accelerators."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class BmDataOpType(IntFlag):
+    """How data may move; bits, may be or-ed.
+
+    SDMA and every DEVICE_* type mean "the best route there is". HOST_SHM means memory of this host only.
+    HOST_TCP, HOST_RDMA (alias ROCE) and HOST_URMA restrict the route to that network.
+    """
+
+    SDMA = 1
+    HOST_RDMA = 2
+    ROCE = 2
+    HOST_TCP = 4
+    DEVICE_RDMA = 8
+    HOST_URMA = 16
+    HOST_SHM = 32
+    DEVICE_URMA = 64
+    DEVICE_UBOE = 128
+
+
+class ShmDataOpType(IntFlag):
+    """How kernels and copies may reach a symmetric heap; bits, may be or-ed.
+
+    MTE and SDMA mean memory that every rank of the host has mapped. RDMA (alias ROCE) means the network only.
+    """
+
+    MTE = 1
+    SDMA = 2
+    RDMA = 4
+    ROCE = 4
+
+
+class TransDataOpType(IntFlag):
+    """How a transfer may move its data; the same bits as `bm.BmDataOpType`."""
+
+    SDMA = 1
+    HOST_RDMA = 2
+    HOST_TCP = 4
+    DEVICE_RDMA = 8
+    HOST_URMA = 16
+    HOST_SHM = 32
+    DEVICE_URMA = 64
+    DEVICE_UBOE = 128
+
+
+class TransferOpcode(IntEnum):
+    """Direction of a transfer, seen from the caller."""
+
+    READ = 0
+    Read = 0
+    WRITE = 1
+    Write = 1
+
+
+ALL_BITS = 255
+BEST_ROUTE = BmDataOpType.SDMA | BmDataOpType.DEVICE_RDMA | BmDataOpType.DEVICE_URMA | BmDataOpType.DEVICE_UBOE
+MAPPED = BEST_ROUTE | BmDataOpType.HOST_SHM  # any of these allows mapped memory on one host

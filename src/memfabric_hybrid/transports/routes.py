@@ -1,0 +1,81 @@
+"""Which route leads to a rank: a pure decision that always knows its reason.
+
+There is no silent fall-back: where the allowed operation types name no route that exists, the sentence says so, at
+create when no rank could ever be reached and at the copy when one rank cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from memfabric_hybrid.errors import InvalidParam, NoResources
+from memfabric_hybrid.transports.op_types import ALL_BITS, MAPPED, BmDataOpType
+
+MAX_TAG = 30
+MAX_TAG_OP_INFO = 255
+_TAG = re.compile(r"[A-Za-z0-9_]{1,30}")
+# The documents' names for rules between tags; MTE has no bit of its own and is one more "best route".
+_RULE_OPS: Mapping[str, BmDataOpType] = {
+    "DEVICE_SDMA": BmDataOpType.SDMA,
+    "DEVICE_MTE": BmDataOpType.SDMA,
+    "DEVICE_RDMA": BmDataOpType.DEVICE_RDMA,
+    "HOST_RDMA": BmDataOpType.HOST_RDMA,
+    "HOST_TCP": BmDataOpType.HOST_TCP,
+    "HOST_URMA": BmDataOpType.HOST_URMA,
+    "HOST_SHM": BmDataOpType.HOST_SHM,
+    "DEVICE_URMA": BmDataOpType.DEVICE_URMA,
+    "DEVICE_UBOE": BmDataOpType.DEVICE_UBOE,
+}
+_MISSING: Mapping[BmDataOpType, str] = {
+    BmDataOpType.HOST_RDMA: "HOST_RDMA needs an RDMA device and this version has no RDMA engine",
+    BmDataOpType.HOST_TCP: "HOST_TCP needs the network engine, which this version does not have",
+    BmDataOpType.HOST_URMA: "HOST_URMA is not available on this machine",
+}
+
+Rules = Mapping[frozenset[str], BmDataOpType]
+
+
+def check_op_type(op_type: int) -> None:
+    """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them."""
+    if op_type == 0 or op_type & ~ALL_BITS:
+        raise InvalidParam(f"data_op_type is {op_type:#x}, expected one or more of the bits {ALL_BITS:#x}")
+    if not op_type & MAPPED:
+        raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
+
+
+def check_tag(tag: str) -> None:
+    if tag and not _TAG.fullmatch(tag):
+        raise InvalidParam(f"tag {tag!r} may have letters, digits and underscores only, 1 to {MAX_TAG} of them")
+
+
+def parse_rules(tag_op_info: str) -> Rules:
+    """`tagA:OP:tagB,…` → allowed types between two tags. Symmetric; several rules for a pair are or-ed."""
+    rules: dict[frozenset[str], BmDataOpType] = {}
+    for item in tag_op_info.split(",") if tag_op_info else []:
+        parts = item.strip().split(":")
+        if len(parts) != 3 or not _TAG.fullmatch(parts[0]) or not _TAG.fullmatch(parts[2]):
+            raise InvalidParam(f"tag_op_info item {item!r} is not of the form tag:OP:tag")
+        if parts[1] not in _RULE_OPS:
+            raise InvalidParam(f"tag_op_info item {item!r}: {parts[1]!r} is none of {', '.join(_RULE_OPS)}")
+        pair = frozenset((parts[0], parts[2]))
+        rules[pair] = rules.get(pair, BmDataOpType(0)) | _RULE_OPS[parts[1]]
+    return rules
+
+
+def obstacle_between(own_tag: str, peer_tag: str, op_type: int, rules: Rules) -> str | None:
+    """Why mapped memory must not be used between two ranks of one host; None when it may.
+
+    Rules speak about pairs of tags. Ranks without a tag, and ranks of the same tag without a rule, use `op_type`.
+    """
+    allowed = BmDataOpType(op_type)
+    if rules and own_tag and peer_tag:
+        rule = rules.get(frozenset((own_tag, peer_tag)))
+        if rule is None and own_tag != peer_tag:
+            return f"no route between tag {own_tag!r} and tag {peer_tag!r}: tag_op_info has no rule for them"
+        allowed = rule if rule is not None else allowed
+    return None if allowed & MAPPED else f"no route to tag {peer_tag!r}: {_obstacle(allowed)}"
+
+
+def _obstacle(allowed: BmDataOpType) -> str:
+    return "; ".join(sentence for bit, sentence in _MISSING.items() if allowed & bit)

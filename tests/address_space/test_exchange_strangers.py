@@ -1,0 +1,118 @@
+"""The exchange's door: processes of other users and nonsense are not heard, and harm nobody."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memfabric_hybrid.address_space.exchange import MAX_FDS, Neighbour
+from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
+from support.neighbours import THEIRS, House, knock, memory_file, share
+
+MINE = 1001  # an instance
+
+
+@settings(max_examples=60)
+@given(packet=st.one_of(st.binary(max_size=60), st.binary(min_size=9, max_size=300).map(lambda b: b"\0" * 8 + b)))
+def test_nonsense_at_the_door_harms_nobody(packet: bytes) -> None:
+    house = House(MINE)
+    try:
+        with knock(house) as visitor, memory_file(b"x") as fd:
+            socket.send_fds(visitor, [packet or b"\0"], [fd] * 3)
+            assert visitor.recv(100) == b"", "the connection is over"
+        with knock(house) as visitor:
+            request = Withdraw("bm/0", 1, THEIRS, 1)
+            visitor.send(struct.pack("!Q", 5) + encode(request))
+            assert visitor.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
+        assert house.heard == [request]
+    finally:
+        house.close()
+
+
+def test_packet_that_is_too_large_or_cut_off(houses: Callable[[int], House]) -> None:
+    house = houses(MINE)
+    good = encode(Offer("n" * (MAX_PACKET - 100), share(THEIRS)))
+    with knock(house) as visitor:
+        visitor.send(b"\0" * 8 + good[:-1])
+        assert visitor.recv(100) == b""
+    with knock(house) as visitor:
+        visitor.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET, share(THEIRS))))
+        assert visitor.recv(100) == b""
+    assert house.heard == []
+
+
+def test_most_descriptors_that_the_kernel_takes(houses: Callable[[int], House]) -> None:
+    house = houses(MINE)
+    with knock(house) as visitor, memory_file(b"x") as fd:
+        socket.send_fds(visitor, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
+        assert visitor.recv(MAX_PACKET)
+    assert house.seen == [b"x"] * MAX_FDS
+
+
+def test_visitor_that_says_nothing_holds_nobody_up(houses: Callable[[int], House]) -> None:
+    house, other = houses(MINE), houses(THEIRS)
+    with ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(knock(house))
+        assert other.ask(house.neighbour()) == [Accept(share(MINE))]
+    assert house.lost == [], "who has said nothing cannot be lost"
+
+
+STRANGER = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+visitor.settimeout(5)
+visitor.connect("\\0" + sys.argv[1])
+try:
+    visitor.send(bytes.fromhex(sys.argv[2]))
+    print(visitor.recv(100))
+except ConnectionError as error:
+    print(b"")
+"""
+FOREIGN_DOOR = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.bind("\\0" + sys.argv[1])
+door.listen()
+print("open", flush=True)
+visitor = door.accept()[0]
+visitor.settimeout(5)
+print(visitor.recv(100), flush=True)
+"""
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
+
+
+@root_only
+def test_process_of_another_user_is_not_heard(houses: Callable[[int], House]) -> None:
+    house = houses(MINE)
+    packet = (b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))).hex()
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER, house.name, packet], capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == ("b''\n", "")
+    assert house.heard == []
+
+
+@root_only
+def test_process_of_another_user_is_told_nothing(houses: Callable[[int], House]) -> None:
+    me, name = houses(MINE), f"test/{secrets.token_hex(8)}"
+    command = [sys.executable, "-c", FOREIGN_DOOR, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "open\n"
+        assert me.ask(Neighbour(1, THEIRS, name)) == [None]
+        assert stranger.stdout.readline() == "b''\n"

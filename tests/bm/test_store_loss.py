@@ -1,0 +1,198 @@
+"""The store dies, stops, moves: copies go on, and when it is back everybody is whole again by themselves."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.store import StoreClient
+from support.ports import reserved_port
+from support.workers import Cluster
+
+STORE, MEMBERS, NEWCOMER = 0, (1, 2, 3), 4
+WHOLE_S = 2.0
+ALONE = {"start_store": False}
+
+
+@pytest.fixture
+def cluster(store_url: str, workers: Any) -> Iterator[Cluster]:
+    """Worker 0 runs the store and nothing else; 1 to 3 are ranks 0 to 2 and copy to each other; 4 comes later."""
+    with workers(5, MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S="1") as cluster:
+        assert cluster.call(STORE, "enter", store_url, 8, start_store_only=True) == (0, "")
+        for index in MEMBERS:
+            assert cluster.call(index, "take_part", store_url, 8, settings=ALONE) == index - 1
+        for index in MEMBERS:
+            others = [rank for rank in range(3) if rank != index - 1]
+            cluster.call(index, "start_copying", others, lane=index)
+        yield cluster
+
+
+def check_copies_never_stopped(cluster: Cluster, indices: tuple[int, ...] = MEMBERS) -> None:
+    for index in indices:
+        (seen,) = cluster.call(index, "stop_copying")
+        assert seen["wrong"] == []
+        for target, changes in seen["changes"].items():
+            if target + 1 in indices:
+                assert [code for _, code in changes] == [0]
+                assert seen["rounds"][target] > 10
+
+
+def restart_store(cluster: Cluster, store_url: str) -> float:
+    """When it was there again."""
+    cluster.start(STORE)
+    assert cluster.call(STORE, "enter", store_url, 8, start_store_only=True) == (0, "")
+    return time.monotonic()
+
+
+def test_killed_and_restarted_store(cluster: Cluster, store_url: str) -> None:
+    for _ in range(2):
+        cluster.kill(STORE)
+        time.sleep(0.3)
+        back_at = restart_store(cluster, store_url)
+        assert cluster.call(NEWCOMER, "take_part", store_url, 8, settings=ALONE) == 3
+        cluster.call(NEWCOMER, "wait_for_view", [0, 1, 2, 3])
+        assert time.monotonic() - back_at < WHOLE_S
+        cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=MEMBERS)
+        assert cluster.call(NEWCOMER, "write", 2, 0, b"reached") == (0, "")
+        cluster.call(NEWCOMER, "uninitialize")
+        cluster.call_all("wait_for_view", [0, 1, 2], indices=MEMBERS)
+    check_copies_never_stopped(cluster)
+
+
+def test_nobody_is_dropped_after_the_grace(cluster: Cluster, store_url: str) -> None:
+    """Members that registered again are not mistaken for lost ones when the grace of 1 s is over."""
+    cluster.kill(STORE)
+    restart_store(cluster, store_url)
+    time.sleep(2.0)
+    check_copies_never_stopped(cluster)
+
+
+def test_member_that_dies_while_the_store_is_away(cluster: Cluster, store_url: str) -> None:
+    cluster.kill(STORE)
+    cluster.kill(2)
+    for index in (1, 3):
+        assert cluster.call(index, "wait_for_view", [0, 2]) < WHOLE_S
+    restart_store(cluster, store_url)
+    assert cluster.call(NEWCOMER, "take_part", store_url, 8, settings=ALONE) == 1, "its rank is free"
+    cluster.call_all("wait_for_view", [0, 1, 2], indices=(1, 3, NEWCOMER))
+    check_copies_never_stopped(cluster, (1, 3))
+
+
+def test_member_that_leaves_while_the_store_is_away(cluster: Cluster, store_url: str) -> None:
+    cluster.kill(STORE)
+    (seen,) = cluster.call(2, "stop_copying")
+    assert seen["wrong"] == []
+    began = time.monotonic()
+    cluster.call(2, "destroy")
+    assert time.monotonic() - began < 5, "an orderly end does not wait long for a store that is away"
+    cluster.call_all("wait_for_view", [0, 2], indices=(1, 3))
+    restart_store(cluster, store_url)
+    cluster.call(2, "create")
+    cluster.call(2, "join")
+    cluster.call_all("wait_for_view", [0, 1, 2], indices=MEMBERS)
+    check_copies_never_stopped(cluster, (1, 3))
+
+
+def test_control_calls_wait_for_the_store_up_to_their_time_out(store_url: str, workers: Any) -> None:
+    with workers(2) as cluster:
+        assert cluster.call(0, "enter", store_url, 4, start_store_only=True) == (0, "")
+        assert cluster.call(1, "enter", store_url, 4, start_store=False, operation_timeout=1) == (0, "")
+        cluster.call(1, "create")
+        cluster.kill(0)
+        began = time.monotonic()
+        code, sentence = cluster.call(1, "call", "join")
+        assert code == -2004
+        assert store_url in sentence
+        assert 0.9 < time.monotonic() - began < 6
+        joining = cluster.begin(1, "join")
+        cluster.start(0)
+        cluster.call(0, "enter", store_url, 4, start_store_only=True)
+        time.sleep(0.1)
+        try:
+            joining.result()
+        except AssertionError:  # its second was over before the store was back
+            cluster.call(1, "join")
+        assert cluster.call(1, "view") == [0]
+
+
+def test_stopped_store(cluster: Cluster, store_url: str) -> None:
+    cluster.kill(STORE, signal.SIGSTOP)
+    time.sleep(2.5)  # longer than the heartbeat time-out
+    cluster.kill(STORE, signal.SIGCONT)
+    assert cluster.call(NEWCOMER, "take_part", store_url, 8, settings=ALONE) == 3
+    cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
+    for index in MEMBERS:
+        (seen,) = cluster.call(index, "stop_copying")
+        assert seen["wrong"] == []
+
+
+def test_store_that_moves(cluster: Cluster, store_url: str) -> None:
+    with reserved_port() as port:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        cluster.kill(STORE)
+        restart_store(cluster, elsewhere)
+        assert [cluster.call(index, "update_store_url", elsewhere) for index in MEMBERS] == [0, 0, 0]
+        with StoreClient(elsewhere) as store:
+            while len(store.prefix("bm/ranks/", deadline=Deadline(10)).entries) < 3:  # they register by themselves
+                time.sleep(0.01)
+        assert cluster.call(NEWCOMER, "take_part", elsewhere, 8, settings=ALONE) == 3
+        cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
+        check_copies_never_stopped(cluster)
+
+
+def test_member_whose_rank_was_given_away(store_url: str, workers: Any) -> None:
+    """It comes late to the store's new place, where somebody has its rank: its copies must not pretend otherwise."""
+    with reserved_port() as port, workers(4) as cluster:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        for index, url in ((0, store_url), (2, elsewhere)):
+            assert cluster.call(index, "enter", url, 8, start_store_only=True) == (0, "")
+            assert cluster.call(index + 1, "take_part", url, 8, settings=ALONE) == 0
+        late, present = 1, 3
+        cluster.call(present, "store", 0, 0, b"mine")
+        assert cluster.call(late, "update_store_url", elsewhere) == 0
+        cluster.call(late, "wait_for_view", [])
+        code, sentence = cluster.call(late, "write", 0, 0, b"x")
+        assert code == -2014
+        assert "lost its rank" in sentence
+        assert cluster.call(present, "view") == [0]
+        assert cluster.call(present, "load", 0, 0, 4) == b"mine"
+        cluster.call(late, "uninitialize")
+        assert cluster.call(late, "take_part", elsewhere, 8, settings=ALONE) == 1
+        cluster.call_all("wait_for_view", [0, 1], indices=(late, present))
+
+
+def test_store_host_among_the_members_is_replaced(store_url: str, workers: Any) -> None:
+    """With auto ranking everybody may run the store: when its process dies another one takes over."""
+    with workers(4, MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S="1") as cluster:
+        for index in range(3):
+            cluster.call(index, "take_part", store_url, 4)
+        cluster.call(2, "start_copying", [1], lane=0)
+        for victim, survivors in ((0, (1, 2)), (1, (2,))):
+            cluster.kill(victim)
+            died_at = time.monotonic()
+            rank = cluster.call(3, "take_part", store_url, 4)
+            cluster.call_all("wait_for_view", sorted([*survivors, rank]), indices=(*survivors, 3))
+            assert time.monotonic() - died_at < WHOLE_S
+            cluster.call(3, "uninitialize")
+        (seen,) = cluster.call(2, "stop_copying")
+        assert seen["wrong"] == []
+
+
+def test_members_stopped_together_with_the_store_become_whole_again(store_url: str, workers: Any) -> None:
+    """A suspended machine: everybody was silent for longer than the time-out, nobody is dead."""
+    with workers(4, MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S="0.5") as cluster:
+        for index in range(4):
+            cluster.call(index, "take_part", store_url, 4)
+        for _ in range(3):
+            for index in range(4):
+                cluster.kill(index, signal.SIGSTOP)
+            time.sleep(1.2)
+            for index in range(4):
+                cluster.kill(index, signal.SIGCONT)
+            time.sleep(0.3)
+            cluster.call_all("wait_for_view", [0, 1, 2, 3])

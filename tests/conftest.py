@@ -1,0 +1,64 @@
+"""What holds for every test: nothing may leak, nothing is skipped unseen in CI, random choices can be repeated."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import hypothesis
+import numpy  # noqa: F401  (starts its threads now, not in the middle of some test)
+import pytest
+import uvloop
+
+from support import campaigns, leaks, ports, processes
+
+uvloop.new_event_loop().close()  # the first loop of a process opens a pipe that stays: now, not in the middle of a test
+
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("soak", max_examples=20_000, deadline=None, print_blob=True)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "ci"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile(PROFILE)
+    processes.adopt_orphans()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"to repeat this run: MF_SEED={campaigns.seed()} HYPOTHESIS_PROFILE={PROFILE}"
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skipped test is a failure: it hides that something is not tested."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") == "true" and reporter is not None and reporter.stats.get("skipped") and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if os.environ.get("CI") == "true" and terminalreporter.stats.get("skipped"):
+        terminalreporter.write_line("CI=true: skipped tests count as failures", red=True)
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Set up first and torn down last, so it sees what the other fixtures forget as well."""
+    before = leaks.Snapshot.take()
+    yield
+    found = leaks.wait_for_leaks(before)
+    if found:
+        pytest.fail("the test left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Random choices of this test; the seed is in the report's header."""
+    return campaigns.generator(request.node.nodeid)
+
+
+@pytest.fixture
+def store_url() -> Iterator[str]:
+    """The URL of a store that does not run yet, on a port that stays ours during the test."""
+    with ports.reserved_port() as port:
+        yield f"tcp://127.0.0.1:{port}"

@@ -1,0 +1,117 @@
+"""Doorplates: one living process per rank and host, free the moment it is gone; and queues of calls."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from memfabric_hybrid.errors import Duplicated
+from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership.call_queue import CallQueue
+from memfabric_hybrid.membership.identity import host_identity
+
+HOLDER = """
+import sys, time
+from memfabric_hybrid.membership import doorplate
+listener = doorplate.hang(sys.argv[1])
+print("hung", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def name() -> str:
+    return f"test/{secrets.token_hex(8)}"
+
+
+def test_names_tell_users_clusters_and_ranks_apart() -> None:
+    names = {doorplate.doorplate_name(cluster, rank) for cluster in ("bm@a:1", "bm@a:2", "shm@a:1") for rank in (0, 10)}
+    assert len(names) == 6
+    assert all(f"/{os.geteuid()}/" in name for name in names)
+    longest = doorplate.doorplate_name("bm@[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535", 1023)
+    doorplate.hang(longest).close()
+
+
+def test_second_one_is_told_who_has_it(name: str) -> None:
+    with doorplate.hang(name), pytest.raises(Duplicated, match=rf"{name}.*pid {os.getpid()}"):
+        doorplate.hang(name)
+    doorplate.hang(name).close()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_name_is_held_by_the_living_the_stopped_included(name: str, ending: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, name], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "hung\n"
+        with pytest.raises(Duplicated, match=f"pid {holder.pid}"):
+            doorplate.hang(name)
+        holder.send_signal(signal.SIGSTOP)
+        with pytest.raises(Duplicated, match=f"pid {holder.pid}"):
+            doorplate.hang(name)
+        holder.send_signal(signal.SIGCONT)
+        holder.send_signal(ending)
+        holder.wait(10)
+        doorplate.hang(name).close()
+
+
+def test_credentials_are_the_kernels(name: str) -> None:
+    with doorplate.hang(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
+        visitor.connect("\0" + name)
+        assert doorplate.peer_credentials(visitor) == (os.getpid(), os.geteuid())
+        accepted = listener.accept()[0]
+        assert doorplate.peer_credentials(accepted) == (os.getpid(), os.geteuid())
+        accepted.close()
+
+
+def test_host_identity_is_the_same_in_every_process_of_the_host() -> None:
+    program = "from memfabric_hybrid.membership.identity import host_identity; print(host_identity())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.stdout.strip() == host_identity()
+
+
+# ---- calls on a thread of their own ---------------------------------------------------------------------------------
+
+
+def test_calls_run_in_order_and_all_of_them_before_close_returns() -> None:
+    queue, done = CallQueue("test queue"), []
+    for number in range(1000):
+        queue.post(lambda number=number: done.append(number))  # type: ignore[misc]
+    queue.close()
+    assert done == list(range(1000))
+    queue.post(lambda: done.append(-1))
+    queue.close()
+    assert done[-1] == 999
+
+
+def test_exception_does_not_stop_the_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    queue, done = CallQueue("test queue"), []
+    queue.post(lambda: 1 / 0)
+    queue.post(lambda: done.append(1))
+    queue.close()
+    assert done == [1]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_call_may_post_and_close() -> None:
+    queue, done = CallQueue("test queue"), threading.Event()
+
+    def last() -> None:
+        queue.close()
+        done.set()
+
+    queue.post(lambda: queue.post(last))
+    assert done.wait(5)
+
+
+def test_idle_queue_has_no_thread() -> None:
+    before = threading.active_count()
+    queue = CallQueue("test queue")
+    assert threading.active_count() == before
+    queue.close()

@@ -1,0 +1,34 @@
+"""Both kinds of store for the conformance suite: every test that takes `world` or `store` runs over each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from memfabric_hybrid.store import Store
+from store.worlds import WORLDS, World
+
+
+@pytest.fixture(params=list(WORLDS))
+def world(request: pytest.FixtureRequest, store_url: str) -> Iterator[World]:
+    world = WORLDS[request.param](store_url)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def store(world: World) -> Store:
+    return world.participant()
+
+
+@pytest.fixture
+def other(world: World) -> Store:
+    return world.participant()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as pool:
+        yield pool

@@ -1,0 +1,110 @@
+"""What must hold in a `StoreState` after every event; used by the model test and the fuzz."""
+
+from __future__ import annotations
+
+from memfabric_hybrid.store.effects import Effect, Send
+from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, rank_key
+from memfabric_hybrid.store.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
+from memfabric_hybrid.store.state import StoreState
+
+
+def check(state: StoreState, connected: set[int] | None = None) -> None:
+    """AssertionError at the first thing that does not fit together. `connected`: all the connections there are."""
+    _keys_and_sessions(state)
+    _ranks(state)
+    _ranges(state)
+    _watches(state)
+    _waiting(state)
+    _connections(state)
+    if connected is not None:
+        assert set(state._strangers) | set(state._greeted) | set(state.notebook.sessions._by_connection) <= connected
+
+
+def check_effects(effects: list[Effect], connected: set[int]) -> None:
+    """Messages go only to connections that the state machine was told of."""
+    for effect in effects:
+        targets = effect.connections if isinstance(effect, Send) else (effect.connection,)
+        assert set(targets) <= connected
+        assert len(set(targets)) == len(targets)
+
+
+def _keys_and_sessions(state: StoreState) -> None:
+    keyspace, sessions = state.notebook.keyspace, state.notebook.sessions
+    assert keyspace._sorted == sorted(keyspace._entries)
+    owned: dict[bytes, set[str]] = {id: set() for id in sessions._sessions}
+    for key, entry in keyspace._entries.items():
+        if entry.owner is not None:
+            owned[entry.owner].add(key)
+        else:
+            assert entry.claim is None
+    for id, session in sessions._sessions.items():
+        assert session.id == id
+        assert set(session.keys) == owned[id]
+        assert session.key_bytes == sum(session.keys.values()) <= MAX_EPHEMERAL_BYTES
+        assert sessions._by_connection[session.connection] is session
+    assert len(sessions._by_connection) == len(sessions._sessions)
+
+
+def _ranks(state: StoreState) -> None:
+    notebook = state.notebook
+    claimed = {(name, rank) for name, group in notebook.ranks._groups.items() for rank in group.claims}
+    assert claimed == {e.claim for e in notebook.keyspace._entries.values() if e.claim is not None}
+    for name, group in notebook.ranks._groups.items():
+        assert group.claims
+        for rank, claim in group.claims.items():
+            assert 0 <= rank < group.capacity <= 1024
+            entry = notebook.keyspace.get(rank_key(name, rank))
+            assert entry is not None
+            assert entry.owner == claim.session
+
+
+def _ranges(state: StoreState) -> None:
+    notebook = state.notebook
+    held = {(name, holder) for name, found in notebook.ranges._ranges.items() for holder in found.holders}
+    assert held == {(name, s.id) for s in notebook.sessions._sessions.values() for name in s.ranges}
+    for found in notebook.ranges._ranges.values():
+        assert found.holders
+        assert found.size_bytes > 0
+        assert found.base % ALIGNMENT_BYTES == 0
+        assert REGION_START <= found.base < found.end <= REGION_END
+
+
+def _watches(state: StoreState) -> None:
+    watches = state.notebook.watches
+    assert set(watches._prefixes) <= set(state.notebook.sessions._sessions)
+    listed = sorted((p, s) for s, by_number in watches._prefixes.items() for p in by_number.values())
+    counted = sorted((p, s) for p, watchers in watches._watchers.items() for s, n in watchers.items() for _ in range(n))
+    assert listed == counted
+    assert set(watches._lengths) == {len(prefix) for prefix in watches._watchers}
+    assert sum(watches._lengths.values()) == len(watches._watchers)
+    assert set(watches.pending) <= set(watches._watchers)
+
+
+def _waiting(state: StoreState) -> None:
+    notebook = state.notebook
+    gatherings, waiters = notebook.gatherings, notebook.waiters
+    arrived = {}
+    for name, gathering in gatherings._open.items():
+        assert gathering.name == name
+        assert 0 < len(gathering.arrivals) < gathering.size
+        for rank, arrival in gathering.arrivals.items():
+            assert 0 <= rank < gathering.size
+            arrived[arrival.connection] = (gathering, rank)
+            assert notebook.alarm.at <= arrival.deadline
+    assert gatherings.waiting == arrived
+    assert gatherings._finished_bytes == sum(f.size_bytes for f in gatherings._finished.values())
+    by_key = sorted((key, c) for key, connections in waiters._by_key.items() for c in connections)
+    assert by_key == sorted((waiter.key, c) for c, waiter in waiters.waiting.items())
+    for waiter in waiters.waiting.values():
+        assert notebook.keyspace.get(waiter.key) is None
+        assert notebook.alarm.at <= waiter.deadline
+    assert not set(waiters.waiting) & set(gatherings.waiting)
+
+
+def _connections(state: StoreState) -> None:
+    notebook = state.notebook
+    channels = set(notebook.sessions._by_connection)
+    assert not set(state._strangers) & set(state._greeted)
+    assert not channels & (set(state._greeted) | set(state._strangers))
+    for busy in (notebook.gatherings.waiting, notebook.waiters.waiting):
+        assert set(busy) <= set(state._greeted)

@@ -1,0 +1,35 @@
+"""A process that runs a store, or is a member of one, for tests that kill and stop processes."""
+
+from __future__ import annotations
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.store import StoreClient, StoreServer
+
+_server: StoreServer | None = None
+_client: StoreClient | None = None
+
+
+def serve(url: str) -> None:
+    global _server
+    _server = StoreServer(url)
+    _server.start()
+
+
+def join(url: str, heartbeat_timeout_s: float) -> int:
+    """A member with a rank and an ephemeral key; its rank."""
+    global _client
+    _client = StoreClient(url, heartbeat_timeout_s=heartbeat_timeout_s)
+    _client.set("ephemeral", b"here", ephemeral=True, deadline=Deadline(20))
+    return _client.claim_rank("g", 4, b"member", deadline=Deadline(20))
+
+
+def hold_the_gil(seconds: float) -> None:
+    """As a long native call does that does not release it."""
+    import ctypes
+
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def rank_value(rank: int) -> bytes | None:
+    assert _client is not None
+    return _client.get(f"g/{rank}", deadline=Deadline(20))

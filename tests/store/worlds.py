@@ -1,0 +1,116 @@
+"""A store and as many participants as a test wants, in process or over tcp; everything ends with the world."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+
+import uvloop
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.store import InProcessServer, InProcessStore, Store, StoreClient, StoreServer, WatchUpdate
+
+uvloop.new_event_loop().close()  # the first loop of a process makes a pipe that stays; not in the middle of some test
+
+PATIENCE_S = 20.0  # far beyond what anything here needs; a test that reaches it fails
+
+
+def soon() -> Deadline:
+    """A deadline that only a failing test meets."""
+    return Deadline(PATIENCE_S)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Polls something that another thread or process brings about."""
+    deadline = soon()
+    while not condition():
+        if deadline.expired:
+            raise AssertionError(f"did not become true within {PATIENCE_S:g} s")
+        time.sleep(0.001)
+
+
+class InProcessWorld:
+    def __init__(self, url: str) -> None:
+        self._server = InProcessServer()
+        self._stores: list[InProcessStore] = []
+
+    def participant(self) -> Store:
+        self._stores.append(InProcessStore(self._server))
+        return self._stores[-1]
+
+    def kill(self, store: Store) -> None:
+        """The participant dies without a goodbye."""
+        assert isinstance(store, InProcessStore)
+        store.vanish()
+
+    def wait_for_arrivals(self, count: int) -> None:
+        """Until so many calls wait inside the store for others of their gathering."""
+        wait_until(lambda: len(self._server.state.notebook.gatherings.waiting) == count)
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+
+class TcpWorld:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._server = StoreServer(url)
+        self._server.start()
+        self._stores: list[StoreClient] = []
+
+    def participant(self) -> Store:
+        self._stores.append(StoreClient(self._url))
+        return self._stores[-1]
+
+    def kill(self, store: Store) -> None:
+        """All its sockets close at once and it does not come back, as when the kernel ends a process."""
+        assert isinstance(store, StoreClient)
+        store._channel.retire()
+        store._dialer.close()
+        store._pool.close()
+        store._channel.close()
+
+    def wait_for_arrivals(self, count: int) -> None:
+        """Until so many calls wait inside the store for others of their gathering."""
+        wait_until(lambda: len(self._server.state.notebook.gatherings.waiting) == count)
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        self._server.stop()
+
+
+World = InProcessWorld | TcpWorld
+WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {"in_process": InProcessWorld, "tcp": TcpWorld}
+
+
+class Seen:
+    """What a watch was told, in order."""
+
+    def __init__(self) -> None:
+        self._updates: queue.SimpleQueue[WatchUpdate] = queue.SimpleQueue()
+        self.view: dict[str, bytes] = {}
+
+    def __call__(self, update: WatchUpdate) -> None:
+        self._updates.put(update)
+
+    def next(self) -> WatchUpdate:
+        update = self._updates.get(timeout=PATIENCE_S)
+        if update.snapshot:
+            self.view = {}
+        for key, value in update.entries.items():
+            if value is None:
+                del self.view[key]
+            else:
+                self.view[key] = value
+        return update
+
+    def until(self, condition: Callable[[dict[str, bytes]], bool]) -> None:
+        while not condition(self.view):
+            self.next()
+
+    @property
+    def empty(self) -> bool:
+        return self._updates.empty()

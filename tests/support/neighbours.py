@@ -1,0 +1,117 @@
+"""Two kinds of neighbours for tests of the exchange: `House` has an exchange, `Puppet` only does what the test says."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from memfabric_hybrid.address_space.exchange import Exchange, Neighbour
+from memfabric_hybrid.address_space.messages import Accept, Answer, Done, Offer, Request, SegmentFact, Share, Withdraw
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.membership import doorplate
+
+THEIRS = 2002  # the puppet's instance
+
+
+def share(instance: int, rank: int = 0) -> Share:
+    return Share(rank, instance, 1, os.getpid(), 0, 0, "", 1, (SegmentFact(0, 0, 5),))
+
+
+@contextmanager
+def memory_file(content: bytes) -> Iterator[int]:
+    fd = os.memfd_create("exchange test")
+    os.write(fd, content)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class House:
+    """One side: an exchange, what it heard, and a file that it shows."""
+
+    def __init__(self, instance: int) -> None:
+        self.instance = instance
+        self.name = f"test/{secrets.token_hex(8)}"
+        self.heard: list[Request] = []
+        self.seen: list[bytes] = []
+        self.lost: list[int] = []
+        self.told = threading.Event()
+        self.ticks = 0
+        self.wanted_ticks = 0
+        self.fd = os.memfd_create("shown")
+        os.write(self.fd, f"of {instance}".encode())
+        self.exchange = Exchange(doorplate.hang(self.name), self.handle, self.on_lost, self.on_tick)
+
+    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+        self.heard.append(request)
+        self.seen += [os.pread(fd, 100, 0) for fd in fds]
+        if isinstance(request, Withdraw):
+            return Done(), ()
+        return Accept(share(self.instance)), [self.fd]
+
+    def on_lost(self, instance: int) -> None:
+        self.lost.append(instance)
+        self.told.set()
+
+    def on_tick(self) -> bool:
+        self.ticks += 1
+        return self.ticks < self.wanted_ticks
+
+    def neighbour(self) -> Neighbour:
+        return Neighbour(self.instance, self.instance, self.name)
+
+    def ask(
+        self, *others: Neighbour, timeout_s: float = 5.0, expected: Callable[[Neighbour], bool] = lambda _: True
+    ) -> list[Answer | None]:
+        replies = self.exchange.ask(
+            others, Offer("bm/0", share(self.instance)), [self.fd], Deadline(timeout_s), expected
+        )
+        answers: list[Answer | None] = []
+        for other in others:
+            reply = replies[other]
+            answers.append(reply.answer if reply else None)
+            if reply:
+                self.seen += [os.pread(fd, 100, 0) for fd in reply.fds]
+                reply.close()
+        return answers
+
+    def close(self) -> None:
+        self.exchange.close()
+        os.close(self.fd)
+
+
+class Puppet:
+    """A neighbour that does exactly what the test says: a bare listening socket."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.name = f"test/{secrets.token_hex(8)}"
+        self.listener = stack.enter_context(doorplate.hang(self.name))
+        self.listener.setblocking(True)
+        self._stack = stack
+        self.neighbour = Neighbour(7, THEIRS, self.name)
+
+    def accept(self) -> socket.socket:
+        return self._stack.enter_context(self.listener.accept()[0])
+
+
+@contextmanager
+def beside(target: Callable[[], None]) -> Iterator[None]:
+    """Runs something on a thread while the block runs."""
+    thread = threading.Thread(target=target)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def knock(house: House) -> socket.socket:
+    visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    visitor.settimeout(5)
+    visitor.connect("\0" + house.name)
+    return visitor

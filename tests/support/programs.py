@@ -1,0 +1,20 @@
+"""Whole programs, run as a user would run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+TIMEOUT_S = 30.0
+
+
+def run_python(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program's text; warnings are errors, but for the one that says what the fork tests are about."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore:.*fork:DeprecationWarning", "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, **environment},
+    )

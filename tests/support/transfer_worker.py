@@ -1,0 +1,270 @@
+"""A process with a transfer engine, step by step: the target of `Cluster` in the tests of Transfer.
+
+Every function is one step; state is the process's own. Steps that must work raise with the last error when they do not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import memfabric_hybrid as mf
+from memfabric_hybrid import bm, shm
+
+engine = mf.TransferEngine()
+buffers: dict[str, Any] = {}  # name → what keeps the memory alive
+addresses: dict[str, int] = {}
+sizes: dict[str, int] = {}
+downs: list[str] = []
+pools: dict[str, bm.BigMemory] = {}
+heaps: dict[str, shm.ShareMemory] = {}
+kept: list[Any] = []  # never destroyed
+
+
+def must(code: int) -> None:
+    assert code == 0, f"{code}: {mf.get_and_clear_last_err_msg()}"
+
+
+def start(session: str = "127.0.0.1:0", role: str = "Decode", store_url: str | None = None, **options: Any) -> str:
+    """Initialises; the session id at which peers reach this engine."""
+    must(engine.initialize(store_url, session, role, 0, **options))
+    return engine.session_id
+
+
+def open_memory(name: str, size: int, kind: str = "private", register: bool = True) -> int:
+    """Memory filled with zeroes: private, or of `trans_malloc`; its address."""
+    if kind == "arena":
+        address = engine.trans_malloc(size)
+        assert address, mf.get_last_err_msg()
+    else:
+        buffers[name] = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(buffers[name]))
+        if register:
+            must(engine.register_memory(address, size))
+    addresses[name], sizes[name] = address, size
+    return address
+
+
+def open_pool(name: str, store_url: str, size: int, max_size: int = 0, world_size: int = 4) -> int:
+    """Joins a pool and registers this rank's memory there; its address."""
+    if not pools:
+        must(bm.initialize(store_url, world_size, 0, bm.BmConfig()))
+    pools[name] = pool = bm.create2(len(pools), size, max_size or size)
+    must(pool.join())
+    return _register(name, pool.peer_rank_ptr(bm.bm_rank_id(), bm.BmMemType.HOST), size)
+
+
+def extend_pool(name: str, size: int) -> int:
+    """More memory behind it, which is registered too; its address."""
+    must(pools[name].extend_local_mem(bm.BmMemType.HOST, size))
+    return _register(f"more of {name}", addresses[name] + sizes[name], size)
+
+
+def leave_pool(name: str) -> None:
+    must(pools[name].leave())
+
+
+def destroy_pool(name: str) -> None:
+    pools.pop(name).destroy()
+
+
+def open_heap(name: str, store_url: str, rank_size: int, rank: int, size: int) -> int:
+    """A symmetric heap of which this rank's part is registered; its address."""
+    must(shm.initialize(store_url, rank_size, rank, 0, shm.ShmConfig()))
+    heaps[name] = heap = shm.create(0, rank_size, rank, size)
+    return _register(name, heap.gva + rank * heap.symmetric_size, size)
+
+
+def destroy_heap(name: str) -> None:
+    must(heaps.pop(name).destroy())
+
+
+def _register(name: str, address: int, size: int) -> int:
+    must(engine.register_memory(address, size))
+    addresses[name], sizes[name] = address, size
+    return address
+
+
+def shared_mappings() -> int:
+    """Segments of pools and heaps, and memory of `trans_malloc`, that this process has mapped."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return sum("/memfd:memfabric (" in line or "/memfd:memfabric-arena (" in line for line in maps)
+
+
+def load(name: str, offset: int = 0, size: int | None = None) -> bytes:
+    return ctypes.string_at(addresses[name] + offset, sizes[name] - offset if size is None else size)
+
+
+def store(name: str, data: bytes, offset: int = 0) -> None:
+    ctypes.memmove(addresses[name] + offset, data, len(data))
+
+
+def call(method: str, *args: Any, **kwargs: Any) -> tuple[Any, str]:
+    """Any method of the engine: (result, last error)."""
+    mf.get_and_clear_last_err_msg()
+    result = getattr(engine, method)(*args, **kwargs)
+    return result, mf.get_last_err_msg()
+
+
+def write(session: str, name: str, peer_address: int, size: int, offset: int = 0) -> tuple[int, str]:
+    return call("transfer_sync_write", session, addresses[name] + offset, peer_address, size)
+
+
+def read(session: str, name: str, peer_address: int, size: int, offset: int = 0) -> tuple[int, str]:
+    return call("transfer_sync_read", session, addresses[name] + offset, peer_address, size)
+
+
+def exercise(session: str, peer_address: int, size: int, seed: int) -> int:
+    """Every kind of transfer to and from `size` bytes there, each checked byte by byte; how many kinds."""
+    random = np.random.default_rng(seed)
+    quarters = [size // 4] * 4
+    offsets = [0, size // 4, size // 2, size // 4 * 3]
+    back = np.zeros(size, np.uint8)
+    here, there = back.ctypes.data, peer_address
+    ours = [here + o for o in offsets]
+    theirs = [there + o for o in offsets]
+    stream = mf.Stream()
+
+    def on_stream(code: int) -> int:
+        return code or stream.wait()
+
+    writes: list[Callable[[int], int]] = [
+        lambda base: engine.transfer_sync_write(session, base, there, size),
+        lambda base: engine.batch_transfer_sync_write(session, [base + o for o in offsets], theirs, quarters),
+        lambda base: on_stream(engine.transfer_async_write_submit(session, base, there, size, stream)),
+        lambda base: on_stream(
+            engine.batch_transfer_async_write_submit(session, [base + o for o in offsets], theirs, quarters, stream)
+        ),
+        lambda base: engine.submit_write(session, [base + o for o in offsets], theirs, quarters).wait(20),
+    ]
+    reads: list[Callable[[], int]] = [
+        lambda: engine.transfer_sync_read(session, here, there, size),
+        lambda: engine.batch_transfer_sync_read(session, ours, theirs, quarters),
+        lambda: on_stream(engine.transfer_async_read_submit(session, here, there, size, stream)),
+        lambda: on_stream(engine.batch_transfer_async_read_submit(session, ours, theirs, quarters, stream)),
+        lambda: engine.submit_read(session, ours, theirs, quarters).wait(20),
+    ]
+    for write_there, read_back in zip(writes, reads, strict=True):
+        source = random.integers(0, 256, size, np.uint8)
+        must(write_there(source.ctypes.data))
+        back[:] = 0
+        must(read_back())
+        np.testing.assert_array_equal(back, source)
+    halves = random.integers(-300, 300, size).astype(np.float16)
+    scales, shifts = np.full(4, 0.5, np.float32), np.full(4, 1, np.float32)
+    must(engine.batch_transfer_write_with_quant(
+        session, [halves.ctypes.data], [there], [halves.nbytes],
+        [scales.ctypes.data], [shifts.ctypes.data], 4, 1))  # fmt: skip
+    must(engine.transfer_sync_read(session, here, there, size))
+    expected = np.clip(np.rint(halves.astype(np.float32) * 0.5 + 1), -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(back.view(np.int8), expected)
+    stream.close()
+    return len(writes) + len(reads) + 1
+
+
+def create_store(store_url: str) -> int:
+    return mf.create_config_store(store_url)
+
+
+def close_memory(name: str) -> None:
+    """Gives private memory back to the machine, whether it is registered or not: a mistake."""
+    libc = ctypes.CDLL(None)
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    assert libc.munmap(addresses[name], sizes[name]) == 0
+    kept.append(buffers.pop(name))  # its destructor would unmap whatever is there by then
+
+
+def record_downs() -> None:
+    engine.set_peer_down_callback(downs.append)
+
+
+def wait_for_downs(count: int, timeout_s: float = 10.0) -> list[str]:
+    deadline = time.monotonic() + timeout_s
+    while len(downs) < count and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return list(downs)
+
+
+def hold_gil(seconds: int) -> None:
+    """Computes in C without giving other Python threads a turn."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def hold_gil_from_now_on(seconds: int) -> None:
+    """The same on another thread, so that the answer to this call still gets out; begins 0.2 s later."""
+    threading.Timer(0.2, hold_gil, (seconds,)).start()
+
+
+def fork_without_hooks(seconds: int) -> None:
+    """A child that Python knows nothing of and that keeps every descriptor, as a C library would start it."""
+    libc = ctypes.CDLL(None)
+    if libc.fork() == 0:
+        libc.sleep(seconds)
+        libc._exit(0)
+
+
+def destroy() -> None:
+    engine.destroy()
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+# ---- writing all the time --------------------------------------------------------------------------------------------
+
+writers: list[Writer] = []
+
+
+class Writer(threading.Thread):
+    """Writes a changing pattern to a peer without a pause and notes what happened to every call."""
+
+    def __init__(self, session: str, peer_address: int, size: int) -> None:
+        super().__init__(name=f"writer to {session}")
+        self.codes: dict[int, int] = {}
+        self.sentences: set[str] = set()
+        self.longest_call_s = 0.0
+        self._session, self._peer_address = session, peer_address
+        self._source = ctypes.create_string_buffer(b"\x5a" * size, size)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        size = len(self._source)
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            code = engine.transfer_sync_write(self._session, ctypes.addressof(self._source), self._peer_address, size)
+            self.longest_call_s = max(self.longest_call_s, time.monotonic() - began)
+            self.codes[code] = self.codes.get(code, 0) + 1
+            if code != 0:
+                self.sentences.add(mf.get_and_clear_last_err_msg())
+                self._stopping.wait(0.001)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+def start_writing(session: str, peer_address: int, size: int, threads: int = 1) -> None:
+    for _ in range(threads):
+        writers.append(Writer(session, peer_address, size))
+        writers[-1].start()
+
+
+def written() -> int:
+    """Writes that worked so far, of the writer that has done least."""
+    return min(writer.codes.get(0, 0) for writer in writers)
+
+
+def stop_writing() -> list[tuple[dict[int, int], float, list[str]]]:
+    for writer in writers:
+        writer.stop()
+    seen = [(writer.codes, writer.longest_call_s, sorted(writer.sentences)) for writer in writers]
+    writers.clear()
+    return seen
