@@ -16,7 +16,6 @@ constexpr std::size_t kStreamFromBytes = 2 * 1024 * 1024;
 // Claiming a chunk moves one cache line between cores, some 0.1 us: nothing beside the 5 us that this many bytes take.
 constexpr std::size_t kSmallestChunkBytes = 64 * 1024;
 
-constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kPrefetchedLines = 8;
 
 void copy_part(std::byte* target, const std::byte* source, std::size_t size_bytes, bool streaming) noexcept {

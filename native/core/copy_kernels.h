@@ -9,6 +9,8 @@
 
 namespace memfabric {
 
+inline constexpr std::size_t kLineBytes = 64;  // of the caches; a hint, nothing breaks where they differ
+
 // One loop for one instruction set. `copy` needs no alignment, but the two ranges must not overlap. Its stores may be
 // seen late by other cores: whoever announces that the bytes have arrived calls stream_fence() before.
 struct StreamKernel {

@@ -6,7 +6,6 @@
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,12 +17,12 @@
 #include <string>
 
 #include "core/last_error.h"
+#include "core/machine_memory.h"
 #include "core/owned_fd.h"
 
 namespace memfabric {
 namespace {
 
-constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 constexpr int kMaxNodes = 1024;
 
 class Mapping {
@@ -53,12 +52,6 @@ bool huge_pages_free(std::uint64_t size_bytes) {
     const std::uint64_t free_pages = number_in("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     const std::uint64_t promised_pages = number_in("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages");
     return free_pages >= promised_pages && free_pages - promised_pages >= size_bytes / kHugePageBytes;
-}
-
-std::uint64_t machine_bytes() {
-    struct sysinfo info{};
-    sysinfo(&info);
-    return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
 }
 
 // The policy is the file's, not the mapping's, so it also holds for whoever maps the segment later.

@@ -12,11 +12,10 @@
 #include <utility>
 
 #include "core/last_error.h"
+#include "core/machine_memory.h"
 
 namespace memfabric {
 namespace {
-
-constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 
 // Reserved addresses that start at a huge page, so that the kernel can use such pages; nullptr: anywhere will do.
 void* find_place(std::uint64_t size_bytes) {

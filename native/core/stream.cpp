@@ -21,21 +21,18 @@
 #include "core/stream_registry.h"
 
 namespace memfabric {
-namespace {
-
-struct Bell {
-    std::uint64_t sequence;
-    int fd;  // ours; the listener has its own descriptor of the same eventfd and may close it at any time
-};
-
-void ring(const Bell& bell) {
-    eventfd_write(bell.fd, 1);
-    ::close(bell.fd);
-}
-
-}  // namespace
 
 struct Stream::Queue {
+    struct Listener {
+        std::uint64_t sequence;
+        int fd;  // ours; the listener has its own descriptor of the same eventfd and may close it at any time
+
+        void ring() const {
+            eventfd_write(fd, 1);
+            ::close(fd);
+        }
+    };
+
     mutable std::mutex mutex;
     std::condition_variable work;      // something was submitted, or the stream closes
     std::condition_variable progress;  // something has ended
@@ -43,7 +40,7 @@ struct Stream::Queue {
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
     Failure first_failure;
-    std::vector<Bell> bells;
+    std::vector<Listener> listeners;
     bool closing = false;
     std::mutex joining;  // held by whoever joins, so that a second `close` returns after the thread has ended, too
     std::thread thread;
@@ -65,10 +62,10 @@ void Stream::Queue::run() {
         lock.lock();
         ++completed;
         if (status != Status::Ok && first_failure.status == Status::Ok) first_failure = std::move(failure);
-        const auto due =
-            std::partition(bells.begin(), bells.end(), [this](const Bell& bell) { return bell.sequence > completed; });
-        std::for_each(due, bells.end(), ring);
-        bells.erase(due, bells.end());
+        const auto due = std::partition(listeners.begin(), listeners.end(),
+                                        [this](const Listener& listener) { return listener.sequence > completed; });
+        std::ranges::for_each(due, listeners.end(), &Listener::ring);
+        listeners.erase(due, listeners.end());
         progress.notify_all();
     }
 }
@@ -166,19 +163,19 @@ Failure Stream::first_failure() const {
 Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     if (const Status status = check_process(); status != Status::Ok) return status;
     const int listener_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const int bell_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, 0);
-    if (bell_fd < 0) {
+    const int own_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, 0);
+    if (own_fd < 0) {
         const int error = errno;
         if (listener_fd >= 0) ::close(listener_fd);
         return fail(Status::NoResources, "stream %" PRIu64 " cannot make an eventfd: %s", handle_,
                     std::strerror(error));
     }
-    const Bell bell{sequence, bell_fd};
+    const Queue::Listener listener{sequence, own_fd};
     const std::lock_guard lock(queue_->mutex);
     if (queue_->completed >= sequence) {
-        ring(bell);
+        listener.ring();
     } else {
-        queue_->bells.push_back(bell);
+        queue_->listeners.push_back(listener);
     }
     fd = listener_fd;
     return Status::Ok;
@@ -195,8 +192,9 @@ void Stream::close() {
     const std::lock_guard joining(queue_->joining);
     if (queue_->thread.joinable()) queue_->thread.join();
     const std::lock_guard lock(queue_->mutex);
-    std::ranges::for_each(queue_->bells, ring);  // for work that now never comes: nobody shall wait for it
-    queue_->bells.clear();
+    std::ranges::for_each(queue_->listeners,
+                          &Queue::Listener::ring);  // for work that now never comes: nobody shall wait for it
+    queue_->listeners.clear();
 }
 
 }  // namespace memfabric

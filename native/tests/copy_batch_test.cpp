@@ -13,10 +13,9 @@
 using namespace memfabric;
 using testing::FencedMemory;
 using testing::fill;
+using testing::kMiB;
 
 namespace {
-
-constexpr std::size_t kMiB = 1024 * 1024;
 
 class Random {
 public:

@@ -15,10 +15,9 @@
 
 using namespace memfabric;
 using testing::fill;
+using testing::kMiB;
 
 namespace {
-
-constexpr std::size_t kMiB = 1024 * 1024;
 
 // Copies of sizes on both sides of every threshold, each verified at once.
 bool copy_and_verify(CopyEngine& engine, std::uint64_t seed, int rounds) {

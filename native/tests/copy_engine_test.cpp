@@ -16,11 +16,10 @@
 using namespace memfabric;
 using testing::FencedMemory;
 using testing::fill;
+using testing::kKiB;
+using testing::kMiB;
 
 namespace {
-
-constexpr std::size_t kKiB = 1024;
-constexpr std::size_t kMiB = 1024 * kKiB;
 
 // The whole memory is compared with what memmove does to its twin: bytes beside the target must stay untouched.
 class Twins {

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kLong = 30s;
+constexpr auto kPatience = 30s;
 
 // 0 if every round succeeded and had everybody's data of that round.
 int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std::uint32_t ranks, std::uint32_t rounds) {
@@ -26,17 +26,17 @@ int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std:
     if (HostGroup::join(page, {rank, ranks, members, "shm object 0"}, group) != Status::Ok) return 1;
     std::vector<std::uint32_t> all(ranks);
     for (std::uint32_t round = 0; round < rounds; ++round) {
-        if (group->barrier(kLong, nullptr) != Status::Ok) return 2;
+        if (group->barrier(kPatience, nullptr) != Status::Ok) return 2;
         const std::uint32_t mine = rank ^ round << 8;
         if (group->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
-                              reinterpret_cast<std::byte*>(all.data()), kLong, nullptr) != Status::Ok) {
+                              reinterpret_cast<std::byte*>(all.data()), kPatience, nullptr) != Status::Ok) {
             return 3;
         }
         for (std::uint32_t peer = 0; peer < ranks; ++peer) {
             if (all[peer] != (peer ^ round << 8)) return 4;
         }
     }
-    while (group->barrier(kLong, nullptr) == Status::Ok && rank == 0) break;  // the last one to need it leaves last
+    while (group->barrier(kPatience, nullptr) == Status::Ok && rank == 0) break;  // the last one to need it leaves last
     return 0;
 }
 

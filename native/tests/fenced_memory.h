@@ -15,6 +15,9 @@
 
 namespace memfabric::testing {
 
+inline constexpr std::size_t kKiB = 1024;
+inline constexpr std::size_t kMiB = 1024 * kKiB;
+
 class FencedMemory {
 public:
     // `size_bytes` is rounded up to whole pages.

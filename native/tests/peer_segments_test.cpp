@@ -23,7 +23,7 @@
 namespace memfabric {
 namespace {
 
-constexpr std::uint64_t kSize = 64 * 1024;
+constexpr std::uint64_t kSegmentBytes = 64 * 1024;
 constexpr std::uint64_t kThere = 0x5000'0000;  // where the peer has it
 
 // A segment of the "peer", also mapped here to see what arrives.
@@ -32,12 +32,12 @@ struct Memory {
     SharedMapping mapping;
 
     Memory() {
-        CHECK_EQ(make_memory_file("test", kSize, file), Status::Ok);
-        CHECK_EQ(SharedMapping::map(file.get(), kSize, true, mapping), Status::Ok);
+        CHECK_EQ(make_memory_file("test", kSegmentBytes, file), Status::Ok);
+        CHECK_EQ(SharedMapping::map(file.get(), kSegmentBytes, true, mapping), Status::Ok);
     }
     OwnedFd duplicate() const { return OwnedFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
     SharedRange range(std::uint32_t id) const {
-        return {id, kThere, kThere + kSize, 0, std::make_shared<OwnedFd>(duplicate())};
+        return {id, kThere, kThere + kSegmentBytes, 0, std::make_shared<OwnedFd>(duplicate())};
     }
 };
 
@@ -46,48 +46,48 @@ TEST(peer_segments_are_mapped_where_they_belong) {
     PeerSegments segments;
     const Grace::Guard guard;
     CHECK(segments.at(1, kThere, 1) == nullptr);
-    REQUIRE_EQ(segments.add({1, kThere, kSize - 4096, 4096}, memory.duplicate()), Status::Ok);
-    CHECK_EQ(segments.add({1, kThere, kSize, 0}, memory.duplicate()), Status::Duplicated);
+    REQUIRE_EQ(segments.add({1, kThere, kSegmentBytes - 4096, 4096}, memory.duplicate()), Status::Ok);
+    CHECK_EQ(segments.add({1, kThere, kSegmentBytes, 0}, memory.duplicate()), Status::Duplicated);
     CHECK(!take_last_error().empty());
     std::byte* place = segments.at(1, kThere + 10, 20);
     REQUIRE(place != nullptr);
     *place = std::byte{42};
     CHECK(memory.mapping.address()[4096 + 10] == std::byte{42});
-    CHECK(segments.at(1, kThere, kSize - 4096) == place - 10);
-    CHECK(segments.at(1, kThere, kSize - 4095) == nullptr);
+    CHECK(segments.at(1, kThere, kSegmentBytes - 4096) == place - 10);
+    CHECK(segments.at(1, kThere, kSegmentBytes - 4095) == nullptr);
     CHECK(segments.at(1, kThere - 1, 2) == nullptr);
-    CHECK(segments.at(1, kThere + kSize, 1) == nullptr);
+    CHECK(segments.at(1, kThere + kSegmentBytes, 1) == nullptr);
     CHECK(segments.at(2, kThere, 1) == nullptr);
 }
 
 TEST(peer_segments_refuse_what_could_shrink_or_is_too_small) {
     Memory memory;
     PeerSegments segments;
-    CHECK_EQ(segments.add({1, kThere, kSize + 1, 0}, memory.duplicate()), Status::InvalidParam);
-    CHECK_EQ(segments.add({1, kThere, kSize, 1}, memory.duplicate()), Status::InvalidParam);
+    CHECK_EQ(segments.add({1, kThere, kSegmentBytes + 1, 0}, memory.duplicate()), Status::InvalidParam);
+    CHECK_EQ(segments.add({1, kThere, kSegmentBytes, 1}, memory.duplicate()), Status::InvalidParam);
     CHECK_EQ(segments.add({1, kThere, 0, 0}, memory.duplicate()), Status::InvalidParam);
     CHECK_EQ(segments.add({1, kThere, 1, ~std::uint64_t{0}}, memory.duplicate()), Status::InvalidParam);
     OwnedFd unsealed(memfd_create("test", MFD_CLOEXEC));
-    CHECK_EQ(ftruncate(unsealed.get(), kSize), 0);
-    CHECK_EQ(segments.add({1, kThere, kSize, 0}, std::move(unsealed)), Status::InvalidParam);
+    CHECK_EQ(ftruncate(unsealed.get(), kSegmentBytes), 0);
+    CHECK_EQ(segments.add({1, kThere, kSegmentBytes, 0}, std::move(unsealed)), Status::InvalidParam);
     CHECK(!segments.has(1));
 }
 
 TEST(peer_segments_stay_mapped_until_their_users_have_left) {
     Memory memory;
     PeerSegments segments;
-    REQUIRE_EQ(segments.add({1, kThere, kSize, 0}, memory.duplicate()), Status::Ok);
+    REQUIRE_EQ(segments.add({1, kThere, kSegmentBytes, 0}, memory.duplicate()), Status::Ok);
     {
         const Grace::Guard guard;
-        std::byte* place = segments.at(1, kThere, kSize);
+        std::byte* place = segments.at(1, kThere, kSegmentBytes);
         REQUIRE(place != nullptr);
         segments.remove(1);
         CHECK(segments.at(1, kThere, 1) == nullptr);
         CHECK(!segments.collect());
-        std::memset(place, 7, kSize);  // would be a signal, had it been unmapped
+        std::memset(place, 7, kSegmentBytes);  // would be a signal, had it been unmapped
     }
     CHECK(segments.collect());
-    CHECK(memory.mapping.address()[kSize - 1] == std::byte{7});
+    CHECK(memory.mapping.address()[kSegmentBytes - 1] == std::byte{7});
 }
 
 struct Pair {
@@ -121,7 +121,7 @@ TEST(segment_offers_reach_guests_before_and_after_they_come) {
     CHECK(pair.peer.segments.has(1));
     offers.show(both);
     const Grace::Guard guard;
-    CHECK(pair.peer.mapped_at(2, kThere, kSize) != nullptr);  // reads its link by itself
+    CHECK(pair.peer.mapped_at(2, kThere, kSegmentBytes) != nullptr);  // reads its link by itself
     offers.withdraw(1);
     offers.withdraw(3);
     REQUIRE(pair.peer.hear());

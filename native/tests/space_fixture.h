@@ -17,10 +17,10 @@
 #include "core/last_error.h"
 #include "core/segment.h"
 #include "core/space.h"
+#include "fenced_memory.h"
 
 namespace memfabric::testing {
 
-inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 inline constexpr std::uint32_t kL2G = 0, kG2L = 1, kG2H = 2, kH2G = 3, kL2GH = 4, kGH2L = 5, kGH2H = 6, kH2GH = 7,
                                kG2G = 8, kAuto = 9;
 

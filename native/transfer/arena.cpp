@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,19 +11,13 @@
 #include <cstring>
 
 #include "core/last_error.h"
+#include "core/machine_memory.h"
 #include "core/shared_ranges.h"
 
 namespace memfabric {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
-
-std::uint64_t machine_bytes() {
-    struct sysinfo info{};
-    sysinfo(&info);
-    return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
-}
 
 constexpr std::uint64_t round_up(std::uint64_t number, std::uint64_t step) { return (number + step - 1) / step * step; }
 
