@@ -52,7 +52,7 @@ class House:
         self.seen += [os.pread(fd, 100, 0) for fd in fds]
         if isinstance(request, Withdraw):
             return Done(), ()
-        return Accept(share(self.instance)), [self.fd]
+        return Accept(share(self.instance)), [os.dup(self.fd)]
 
     def on_lost(self, instance: int) -> None:
         self.lost.append(instance)

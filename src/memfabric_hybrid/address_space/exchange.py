@@ -37,6 +37,7 @@ TICK_S = 0.2
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
 _sequence = struct.Struct("!Q")  # precedes every packet; an answer repeats the number of its request
 
+# The request and its descriptors, which stay the exchange's; the answer and its descriptors, which become it.
 Handler = Callable[[Request, Sequence[int]], tuple[Answer, Sequence[int]]]
 
 
@@ -248,6 +249,7 @@ class Exchange:
             return True
         except OSError:
             return False
+        answer_fds: Sequence[int] = ()
         try:
             if len(packet) <= _sequence.size:
                 return False
@@ -260,7 +262,7 @@ class Exchange:
             log.info("a neighbour's connection is over: %s", error)
             return False
         finally:
-            for fd in fds:
+            for fd in (*fds, *answer_fds):
                 os.close(fd)
         return True
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 import msgspec
 
 from memfabric_hybrid import _native, clock, logs, settings
-from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.layout import Layout, Tier
 from memfabric_hybrid.address_space.messages import (
@@ -27,10 +26,11 @@ from memfabric_hybrid.address_space.messages import (
     Offer,
     Refuse,
     Request,
-    SegmentFact,
     Share,
     Withdraw,
 )
+from memfabric_hybrid.address_space.own_memory import OwnMemory
+from memfabric_hybrid.address_space.participants import JoinFact, Participants, farewell
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
@@ -38,30 +38,16 @@ from memfabric_hybrid.errors import (
     Code,
     FabricError,
     InvalidParam,
-    NotConnected,
     NotStarted,
-    TimedOut,
     Unreachable,
     failure_of,
 )
 from memfabric_hybrid.membership.member import FAREWELL_S
-from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Roster, Stamp
+from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import Watch, WatchUpdate
 
 log = logs.get(__name__)
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
-
-
-class JoinFact(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank publishes about its part in an object; its neighbours get the rest through the exchange."""
-
-    instance: int
-    generation: int
-    host: str
-    pid: int
-    dram_bytes: int
-    hbm_bytes: int
-    doorplate: str  # where its exchange listens; keeps its name when the store moves
 
 
 class Pool:
@@ -89,7 +75,6 @@ class Pool:
         self.layout = layout
         self._site = site
         self._space = space
-        self._segments = own_segments
         self._tag = tag
         self._op_type = op_type
         self._no_route = no_route  # a sentence when the rank of a share must not be reached directly
@@ -98,14 +83,11 @@ class Pool:
         self._on_enclosed_fds = on_enclosed_fds  # a neighbour's; runs under `_lock`, and again when it offers again
         self._on_gone = on_gone  # a rank that took part is gone, perhaps ours; runs at once, must not block
         self._rank = site.member.rank
+        self._own = OwnMemory(title, self._rank, layout, space, own_segments)
         self._change = threading.RLock()
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)  # somebody came or went
-        self._gone: dict[int, str] = {}  # who was here and is not any more, and why
-        self._roster = Roster(self._rank, settings.heartbeat_timeout_s())
-        self._facts: dict[int, JoinFact] = {}
-        self._generation = 0
-        self._takes_part = False  # neighbours' offers are accepted
+        self._participants = Participants(site.member, layout.capacity, self._lock)
+        self._roster = self._participants.roster
         self._watch: Watch | None = None
         self._evicted = False
         self.destroyed = False
@@ -121,29 +103,22 @@ class Pool:
     def view(self) -> tuple[int, list[int]]:
         """(epoch, present ranks): the numbered view of who takes part."""
         with self._lock:
-            ranks = {*self._roster.present, *([self._rank] if self._takes_part else [])}
-            return self._roster.epoch, sorted(ranks)
+            return self._participants.view()
 
     def stamps(self) -> dict[int, Stamp]:
         """Everybody who takes part, in order of rank, each with the number of its participation."""
         with self._lock:
-            own = Stamp(self._site.member.instance, self._generation)
-            return dict(sorted({**self._roster.present, self._rank: own}.items()))
+            return self._participants.stamps()
 
     def hosts(self) -> list[list[int]]:
         """The ranks that take part, host by host; each host's in order, the hosts in order of their lowest rank."""
         with self._lock:
-            here = self._site.member.host
-            hosts: dict[str, list[int]] = {}
-            for rank in sorted({*self._roster.present, self._rank}):
-                fact = self._facts.get(rank)  # the store may not have shown us yet who showed itself
-                hosts.setdefault(fact.host if fact is not None else here, []).append(rank)
-            return list(hosts.values())
+            return self._participants.hosts()
 
     def gone(self) -> dict[int, str]:
         """Who was here and is not any more, and why."""
         with self._lock:
-            return dict(self._gone)
+            return self._participants.gone()
 
     def wait_for_all(self, deadline: Deadline) -> None:
         """Returns when every rank takes part and the memory of this host is mapped.
@@ -151,22 +126,12 @@ class Pool:
         TimedOut names who did not come; NotConnected, at once, who came and is gone again.
         """
         with self._lock:
-            while missing := set(range(self.layout.capacity)) - {*self._roster.present, self._rank}:
-                for reason in self._gone.values():
-                    raise NotConnected(reason)
-                if deadline.expired:
-                    ranks = ", ".join(map(str, sorted(missing)))
-                    raise TimedOut(
-                        f"{len(missing)} of {self.layout.capacity} ranks did not come within {deadline.timeout_s:g} s: "
-                        f"{ranks}"
-                    )
-                self._changed.wait(deadline.remaining_s())
+            self._participants.wait_for_all(deadline)
 
     def miss(self, rank: int, reason: str) -> None:
         """Whoever waits for that rank waits in vain, says somebody else than our neighbours (any thread)."""
         with self._lock:
-            self._gone.setdefault(rank, f"rank {rank} is gone: {reason}")
-            self._changed.notify_all()
+            self._participants.miss(rank, reason)
 
     def join(self, deadline: Deadline) -> None:
         """Takes part. Returns when everybody who was there before has our memory mapped, and we theirs."""
@@ -174,8 +139,8 @@ class Pool:
             if self.joined:
                 return
             with self._lock:
-                self._generation = next(_generations)
-                self._takes_part = True
+                self._participants.generation = next(_generations)
+                self._participants.takes_part = True
             try:
                 self._publish(deadline)
                 self._watch = self._site.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
@@ -196,22 +161,7 @@ class Pool:
     def extend(self, tier: Tier, size_bytes: int, placement: Placement, deadline: Deadline) -> None:
         """Adds memory behind what we have; neighbours can use it when this returns."""
         with self._change:
-            used = self._space._allocated(self._rank, int(tier))
-            limit = self.layout.max_bytes(tier)
-            if used + size_bytes > limit:
-                raise InvalidParam(
-                    f"{self.title}: {size_bytes} bytes more {tier.name} on top of {used} is beyond the limit of "
-                    f"{limit} (max_{tier.name.lower()}_size)"
-                )
-            segments.check_room(len(self._segments))
-            segment = segments.create(tier, used, size_bytes, placement)
-            try:
-                self._space._attach(self._rank, int(tier), segment.fd, 0, used, size_bytes)
-            except BaseException:
-                segment.close()
-                raise
-            with self._lock:
-                self._segments.append(segment)
+            self._own.extend(tier, size_bytes, placement)
             if self.joined:
                 self._offer(deadline)
                 self._publish(deadline)
@@ -228,10 +178,7 @@ class Pool:
             self.destroyed = True
             self._site.remove(self)
             self._space._close()
-            with self._lock:
-                for segment in self._segments:
-                    segment.close()
-                self._segments.clear()
+            self._own.close()
             with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
                 self._site.member.store.release_range(self.name, deadline=deadline)
 
@@ -241,11 +188,11 @@ class Pool:
         member = self._site.member
         fact = JoinFact(
             member.instance,
-            self._generation,
+            self._participants.generation,
             member.host,
             os.getpid(),
-            self._space._allocated(self._rank, int(Tier.DRAM)),
-            self._space._allocated(self._rank, int(Tier.HBM)),
+            self._own.size_bytes(Tier.DRAM),
+            self._own.size_bytes(Tier.HBM),
             member.doorplate_of(self._rank),
         )
         member.store.set(self._key(self._rank), msgspec.msgpack.encode(fact), deadline=deadline, ephemeral=True)
@@ -253,9 +200,8 @@ class Pool:
     def _offer(self, deadline: Deadline) -> None:
         """Shows our share to every published neighbour, and maps theirs."""
         with self._lock:
-            share = self._share()
-            fds = self._fds()
-            neighbours = self._neighbours()
+            share, fds = self._share()
+            neighbours = self._participants.neighbours()
         replies = self._site.exchange.ask(neighbours, Offer(self.name, share), fds, deadline, self._is_expected)
         refusals: list[Refuse] = []
         for neighbour, reply in replies.items():
@@ -276,9 +222,9 @@ class Pool:
     def _retire(self, deadline: Deadline, reason: str = "") -> None:
         """Undoes `join`, also a half-done one. Neighbours hear it from us, with the reason, before the store tells."""
         with self._lock:
-            self._takes_part = False
-            neighbours = self._neighbours()
-            withdraw = Withdraw(self.name, self._rank, self._site.member.instance, self._generation, reason)
+            self._participants.takes_part = False
+            neighbours = self._participants.neighbours()
+            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason)
         for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
             if reply is not None:
                 reply.close()
@@ -292,9 +238,8 @@ class Pool:
             self._watch.close()
             self._watch = None
         with self._lock:
-            self._facts.clear()
             self._carry_out(self._roster.clear())
-            self._gone.clear()
+            self._participants.forget()
 
     def mend(self) -> None:
         """After our session was lost for a while (mending thread): neighbours may have dropped us, so offer again."""
@@ -316,17 +261,18 @@ class Pool:
 
     # ---- hearing from the others -----------------------------------------------------------------------------------
 
-    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
-        """A neighbour's request (exchange thread). The descriptors of the answer stay ours."""
+    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+        """A neighbour's request (exchange thread). The descriptors of the answer are the caller's."""
         with self._lock:
             if isinstance(request, Withdraw):
                 stamp = Stamp(request.instance, request.generation)
                 self._carry_out(self._roster.withdrawn(request.rank, stamp, request.reason))
                 return Done(), ()
-            if not self._takes_part:
+            if not self._participants.takes_part:
                 return NotHere(), ()
-            self._attach(request.share, fds)
-            return Accept(self._share()), self._fds()
+            self._attach(request.share, enclosed)
+            share, fds = self._share()
+            return Accept(share), [os.dup(fd) for fd in fds]  # ours may be closed before the answer is sent
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread)."""
@@ -347,8 +293,8 @@ class Pool:
                 for key, value in update.entries.items()
             }
             if update.snapshot:
-                self._facts = {rank: fact for rank, fact in facts.items() if fact is not None}
-                stamps = {rank: Stamp(fact.instance, fact.generation) for rank, fact in self._facts.items()}
+                self._participants.facts = {rank: fact for rank, fact in facts.items() if fact is not None}
+                stamps = {rank: fact.stamp for rank, fact in self._participants.facts.items()}
                 self._carry_out(self._roster.snapshot(stamps, update.incarnation, clock.now()))
                 if self._roster.waits_for_time:
                     self._site.exchange.request_tick()
@@ -361,19 +307,18 @@ class Pool:
 
     def _on_fact(self, rank: int, fact: JoinFact | None) -> None:
         if fact is None:
-            self._facts.pop(rank, None)
+            self._participants.facts.pop(rank, None)
             gone = "it left, or did not answer the store within its heartbeat time-out"
             self._carry_out(self._roster.unpublished(rank, gone))
         else:
-            self._facts[rank] = fact
-            self._carry_out(self._roster.published(rank, Stamp(fact.instance, fact.generation)))
+            self._participants.facts[rank] = fact
+            self._carry_out(self._roster.published(rank, fact.stamp))
 
     def _explain_distant(self) -> None:
         """Ranks of other hosts count as present once the store shows them; no route leads there, and copies say so."""
-        for rank, fact in self._facts.items():
-            if fact.host != self._site.member.host:
-                self._carry_out(self._roster.attached(rank, Stamp(fact.instance, fact.generation)))
-                self._space._revoke(rank, "it is on another host, and this version has no network route")
+        for rank, fact in self._participants.distant().items():
+            self._carry_out(self._roster.attached(rank, fact.stamp))
+            self._space._revoke(rank, "it is on another host, and this version has no network route")
 
     # ---- small parts (under `_lock`) -------------------------------------------------------------------------------
 
@@ -415,45 +360,29 @@ class Pool:
         for left in gone:
             self._space._detach(left.rank)
             log.info("%s: rank %d is gone: %s", self.title, left.rank, left.reason)
-        for effect in effects:
-            if isinstance(effect, Left):
-                sentence = f"rank {effect.rank} is gone: {effect.reason}"
-                self._gone[effect.rank] = sentence
-                self._on_gone(effect.rank, sentence)
-            elif isinstance(effect, Joined):
-                self._gone.pop(effect.rank, None)
-        if effects:
-            self._changed.notify_all()
+        self._participants.note(effects)
+        for left in gone:
+            self._on_gone(left.rank, farewell(left))
         for effect in effects:
             if isinstance(effect, Returned):
                 self._site.mending.post(self.mend)
                 continue
             self._site.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
 
-    def _fds(self) -> list[int]:
-        return [*(segment.fd for segment in self._segments), *self._enclosed_fds]
-
-    def _share(self) -> Share:
-        facts = tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes) for s in self._segments)
-        layout, member = self.layout, self._site.member
-        return Share(
-            self._rank, member.instance, self._generation, os.getpid(), layout.max_dram, layout.max_hbm,
+    def _share(self) -> tuple[Share, list[int]]:
+        """What we show to a neighbour, and the descriptors that go with it; they stay ours."""
+        facts, fds = self._own.shown()
+        layout = self.layout
+        share = Share(
+            self._rank, *self._participants.own_stamp, os.getpid(), layout.max_dram, layout.max_hbm,
             self._tag, self._op_type, facts,
         )  # fmt: skip
-
-    def _neighbours(self) -> list[Neighbour]:
-        member = self._site.member
-        return [
-            Neighbour(rank, fact.instance, fact.doorplate)
-            for rank, fact in self._facts.items()
-            if rank != self._rank and fact.host == member.host
-        ]
+        return share, [*fds, *self._enclosed_fds]
 
     def _is_expected(self, neighbour: Neighbour) -> bool:
         """An asker's question: does the store still show the one whose answer is awaited?"""
         with self._lock:
-            fact = self._facts.get(neighbour.rank)
-            return fact is not None and fact.instance == neighbour.instance
+            return self._participants.shows(neighbour)
 
     def _key(self, rank: int) -> str:
         return f"{self.name}/{rank}"

@@ -1,7 +1,4 @@
-"""Big Memory's state in this process: between `bm.initialize` and `bm.uninitialize`.
-
-One `Runtime` at a time, behind one lock. A forked child starts without one.
-"""
+"""Big Memory's state in this process, from `bm.initialize` to `bm.uninitialize`; a forked child has none."""
 
 from __future__ import annotations
 
@@ -9,16 +6,15 @@ import threading
 
 import msgspec
 
-from memfabric_hybrid import _native, logs, settings
+from memfabric_hybrid import _native, settings
 from memfabric_hybrid.address_space.layout import MAX_WORLD
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
 from memfabric_hybrid.membership.member import FAREWELL_S, Entry
+from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.store import StoreUrl, hosting, parse_url
-
-log = logs.get(__name__)
 
 
 class Runtime(msgspec.Struct):
@@ -39,51 +35,34 @@ class Runtime(msgspec.Struct):
         self.site.leave()
 
 
-_lock = threading.Lock()
-_runtime: Runtime | None = None
+_slot = RuntimeSlot[Runtime]("Big Memory is not initialised in this process: call bm.initialize() first")
+stop = _slot.stop
+current = _slot.current
 
 
 def start(store_url: str, world_size: int, config: BmConfig) -> None:
     """Again while initialised: nothing happens."""
-    global _runtime
-    with _lock:
-        if _runtime is not None:
-            return
-        if not 1 <= world_size <= MAX_WORLD:
-            raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
-        config.judge(world_size)
-        _native.set_copy_threads(settings.copy_threads())
-        url = parse_url(store_url)
-        if config.start_store_only:
-            hosting.host(url, "bm")
-            _runtime = Runtime(url, world_size, config, None)
-            return
-        entry = Entry(
-            url,
-            kind="bm",
-            capacity=world_size,
-            wanted_rank=None if config.auto_ranking else config.rank_id,
-            hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
-            takes_over=config.start_store and config.auto_ranking,
-        )
-        _runtime = Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout)))
+    _slot.start(lambda: _make(store_url, world_size, config))
 
 
-def stop() -> None:
-    """Destroys every object and leaves the cluster; idempotent."""
-    global _runtime
-    with _lock:
-        runtime, _runtime = _runtime, None
-    if runtime is not None:
-        runtime.end()
-
-
-def current() -> Runtime:
-    """The runtime, or NotInit."""
-    runtime = _runtime
-    if runtime is None:
-        raise NotInit("Big Memory is not initialised in this process: call bm.initialize() first")
-    return runtime
+def _make(store_url: str, world_size: int, config: BmConfig) -> Runtime:
+    if not 1 <= world_size <= MAX_WORLD:
+        raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+    config.judge(world_size)
+    _native.set_copy_threads(settings.copy_threads())
+    url = parse_url(store_url)
+    if config.start_store_only:
+        hosting.host(url, "bm")
+        return Runtime(url, world_size, config, None)
+    entry = Entry(
+        url,
+        kind="bm",
+        capacity=world_size,
+        wanted_rank=None if config.auto_ranking else config.rank_id,
+        hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
+        takes_over=config.start_store and config.auto_ranking,
+    )
+    return Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout)))
 
 
 def current_site() -> Site:
@@ -96,8 +75,6 @@ def current_site() -> Site:
 
 def abandon_after_fork() -> None:
     """In a forked child: the parent's membership is not ours."""
-    global _lock, _runtime
-    _lock = threading.Lock()
-    runtime, _runtime = _runtime, None
+    runtime = _slot.empty_after_fork()
     if runtime is not None and runtime.site is not None:
         runtime.site.abandon_after_fork()

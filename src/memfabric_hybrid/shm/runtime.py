@@ -1,7 +1,4 @@
-"""Share Memory's state in this process: between `shm.initialize` and `shm.uninitialize`.
-
-One `Runtime` at a time, behind one lock. A forked child starts without one.
-"""
+"""Share Memory's state in this process, from `shm.initialize` to `shm.uninitialize`; a forked child has none."""
 
 from __future__ import annotations
 
@@ -16,8 +13,9 @@ from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import MAX_WORLD
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
+from memfabric_hybrid.errors import Duplicated, InvalidParam
 from memfabric_hybrid.membership.member import Entry
+from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.store import parse_url
 
@@ -64,54 +62,36 @@ class Runtime(msgspec.Struct):
         self.site.leave()
 
 
-_lock = threading.Lock()
-_runtime: Runtime | None = None
+_slot = RuntimeSlot[Runtime]("Share Memory is not initialised in this process: call shm.initialize() first")
+stop = _slot.stop
+current = _slot.current
 
 
 def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None:
     """Again while initialised: nothing happens."""
-    global _runtime
-    with _lock:
-        if _runtime is not None:
-            return
-        if not 1 <= world_size <= MAX_WORLD:
-            raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
-        if rank >= world_size:
-            raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
-        config.judge()
-        entry = Entry(
-            parse_url(store_url),
-            kind="shm",
-            capacity=world_size,
-            wanted_rank=rank,
-            hosts_store=config.start_store and rank == 0,
-            takes_over=False,
-        )
-        _runtime = Runtime(world_size, config, Site(entry, Deadline(config.init_timeout)))
+    _slot.start(lambda: _make(store_url, world_size, rank, config))
 
 
-def stop() -> None:
-    """Destroys every object and leaves the cluster; idempotent."""
-    global _runtime
-    with _lock:
-        runtime, _runtime = _runtime, None
-    if runtime is not None:
-        runtime.end()
-
-
-def current() -> Runtime:
-    """The runtime, or NotInit."""
-    runtime = _runtime
-    if runtime is None:
-        raise NotInit("Share Memory is not initialised in this process: call shm.initialize() first")
-    return runtime
+def _make(store_url: str, world_size: int, rank: int, config: ShmConfig) -> Runtime:
+    if not 1 <= world_size <= MAX_WORLD:
+        raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+    if rank >= world_size:
+        raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
+    config.judge()
+    entry = Entry(
+        parse_url(store_url),
+        kind="shm",
+        capacity=world_size,
+        wanted_rank=rank,
+        hosts_store=config.start_store and rank == 0,
+        takes_over=False,
+    )
+    return Runtime(world_size, config, Site(entry, Deadline(config.init_timeout)))
 
 
 def abandon_after_fork() -> None:
     """In a forked child: the parent's membership and objects are not ours."""
-    global _lock, _runtime
-    _lock = threading.Lock()
-    runtime, _runtime = _runtime, None
+    runtime = _slot.empty_after_fork()
     if runtime is not None:
         for made in runtime.objects.values():
             if made is not None:

@@ -1,0 +1,122 @@
+"""Who takes part in one object, as this process knows it: here, elsewhere, and gone with the reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from memfabric_hybrid import settings
+from memfabric_hybrid.address_space.exchange import Neighbour
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import NotConnected, TimedOut
+from memfabric_hybrid.membership.member import Member
+from memfabric_hybrid.membership.roster import Effect, Joined, Left, Roster, Stamp
+
+
+class JoinFact(msgspec.Struct, frozen=True, array_like=True):
+    """What a rank publishes about its part in an object; its neighbours get the rest through the exchange."""
+
+    instance: int
+    generation: int
+    host: str
+    pid: int
+    dram_bytes: int
+    hbm_bytes: int
+    doorplate: str  # where its exchange listens; keeps its name when the store moves
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.instance, self.generation)
+
+
+class Participants:
+    """Everything here happens under the lock that is given; `wait_for_all` lets go of it while it waits."""
+
+    def __init__(self, member: Member, capacity: int, lock: threading.Lock) -> None:
+        self.roster = Roster(member.rank, settings.heartbeat_timeout_s())
+        self.facts: dict[int, JoinFact] = {}  # what the store shows, ours too
+        self.generation = 0  # of our own participation
+        self.takes_part = False  # ourselves: neighbours' offers are accepted
+        self._member = member
+        self._capacity = capacity
+        self._gone: dict[int, str] = {}  # who was here and is not any more, and why
+        self._changed = threading.Condition(lock)  # somebody came or went
+
+    @property
+    def own_stamp(self) -> Stamp:
+        return Stamp(self._member.instance, self.generation)
+
+    def view(self) -> tuple[int, list[int]]:
+        """(epoch, present ranks)."""
+        own = [self._member.rank] if self.takes_part else []
+        return self.roster.epoch, sorted({*self.roster.present, *own})
+
+    def stamps(self) -> dict[int, Stamp]:
+        """Everybody, in order of rank, each with the number of its participation."""
+        return dict(sorted({**self.roster.present, self._member.rank: self.own_stamp}.items()))
+
+    def hosts(self) -> list[list[int]]:
+        """The ranks host by host; each host's in order, the hosts in order of their lowest rank."""
+        hosts: dict[str, list[int]] = {}
+        for rank in sorted({*self.roster.present, self._member.rank}):
+            fact = self.facts.get(rank)  # the store may not have shown us yet who showed itself
+            hosts.setdefault(fact.host if fact is not None else self._member.host, []).append(rank)
+        return list(hosts.values())
+
+    def neighbours(self) -> list[Neighbour]:
+        """The others of this host, as far as the store shows them."""
+        return [
+            Neighbour(rank, fact.instance, fact.doorplate)
+            for rank, fact in self.facts.items()
+            if rank != self._member.rank and fact.host == self._member.host
+        ]
+
+    def distant(self) -> dict[int, JoinFact]:
+        """The ranks of other hosts."""
+        return {rank: fact for rank, fact in self.facts.items() if fact.host != self._member.host}
+
+    def shows(self, neighbour: Neighbour) -> bool:
+        """Does the store still show this very process under its rank?"""
+        fact = self.facts.get(neighbour.rank)
+        return fact is not None and fact.instance == neighbour.instance
+
+    def gone(self) -> dict[int, str]:
+        return dict(self._gone)
+
+    def note(self, effects: Iterable[Effect]) -> None:
+        """Remembers who came and went, and wakes whoever waits for somebody."""
+        for effect in effects:
+            if isinstance(effect, Left):
+                self._gone[effect.rank] = farewell(effect)
+            elif isinstance(effect, Joined):
+                self._gone.pop(effect.rank, None)
+        if effects:
+            self._changed.notify_all()
+
+    def miss(self, rank: int, reason: str) -> None:
+        """Whoever waits for that rank waits in vain."""
+        self._gone.setdefault(rank, f"rank {rank} is gone: {reason}")
+        self._changed.notify_all()
+
+    def wait_for_all(self, deadline: Deadline) -> None:
+        """TimedOut names who did not come; NotConnected, at once, who came and is gone again."""
+        while missing := set(range(self._capacity)) - {*self.roster.present, self._member.rank}:
+            for reason in self._gone.values():
+                raise NotConnected(reason)
+            if deadline.expired:
+                ranks = ", ".join(map(str, sorted(missing)))
+                raise TimedOut(
+                    f"{len(missing)} of {self._capacity} ranks did not come within {deadline.timeout_s:g} s: {ranks}"
+                )
+            self._changed.wait(deadline.remaining_s())
+
+    def forget(self) -> None:
+        """We do not take part any more: nobody is missed."""
+        self.facts.clear()
+        self._gone.clear()
+
+
+def farewell(left: Left) -> str:
+    return f"rank {left.rank} is gone: {left.reason}"
