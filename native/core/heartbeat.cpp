@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/blocked_signals.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -98,6 +99,7 @@ Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds i
     pulse->payload = std::move(payload);
     pulse->interval = interval;
     try {
+        const BlockedSignals blocked;
         started.reset(new Heartbeat(std::move(pulse)));
     } catch (const std::system_error& error) {
         return fail(Status::NoResources, "cannot start the thread that sends heartbeats: %s", error.what());
@@ -106,7 +108,10 @@ Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds i
 }
 
 Heartbeat::Heartbeat(std::unique_ptr<Pulse> pulse)
-    : pulse_(std::move(pulse)), thread_([pulse = pulse_.get()] { pulse->run(); }) {}
+    : pulse_(std::move(pulse)), thread_([pulse = pulse_.get()] {
+          pthread_setname_np(pthread_self(), "mf-heartbeat");
+          pulse->run();
+      }) {}
 
 Heartbeat::~Heartbeat() {
     if (mark_.in_forked_child()) {

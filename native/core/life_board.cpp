@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/blocked_signals.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -48,6 +49,7 @@ Status LifeBoard::start(std::shared_ptr<ControlPage> page, std::uint32_t rank, s
     }
     std::unique_ptr<LifeBoard> board(new LifeBoard(std::move(page), rank, std::move(members)));
     try {
+        const BlockedSignals blocked;
         board->thread_ = std::thread([self = board.get()] { self->keep(); });
     } catch (const std::system_error& error) {
         return fail(Status::NoResources, "cannot start the thread that shows rank %u alive: %s", rank, error.what());
@@ -74,6 +76,7 @@ LifeBoard::~LifeBoard() {
 }
 
 void LifeBoard::keep() {
+    pthread_setname_np(pthread_self(), "mf-board");
     FutexWord& own = page_->life(rank_);
     const bool kernel_tells = robust_list_->attach_to_thread();
     own.store(static_cast<std::uint32_t>(syscall(SYS_gettid)));

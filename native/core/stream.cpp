@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/blocked_signals.h"
 #include "core/last_error.h"
 #include "core/stream_registry.h"
 
@@ -49,6 +50,7 @@ struct Stream::Queue {
 };
 
 void Stream::Queue::run() {
+    pthread_setname_np(pthread_self(), "mf-stream");
     std::unique_lock lock(mutex);
     while (true) {
         work.wait(lock, [this] { return closing || !tasks.empty(); });
@@ -110,6 +112,7 @@ Status Stream::submit(Task task, std::uint64_t& sequence) {
     }
     if (!queue_->thread.joinable()) {
         try {
+            const BlockedSignals blocked;
             queue_->thread = std::thread([queue = queue_.get()] { queue->run(); });
         } catch (const std::system_error& error) {
             return fail(Status::NoResources, "stream %" PRIu64 " cannot start its thread: %s", handle_, error.what());

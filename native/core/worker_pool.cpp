@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/worker_pool.h"
 
-#include <pthread.h>
-
 #include <chrono>
-#include <csignal>
 #include <exception>
 #include <string>
 
+#include "core/blocked_signals.h"
 #include "core/cpu.h"
 
 namespace memfabric {
@@ -37,18 +35,13 @@ constexpr bool has_work(std::uint64_t claims) { return next_chunk(claims) < chun
 }  // namespace
 
 WorkerPool::WorkerPool(unsigned workers) {
-    // Signals belong to the program's own threads; threads inherit the mask they are started under.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const BlockedSignals blocked;
     try {
         workers_.reserve(workers);
         for (unsigned i = 0; i < workers; ++i) workers_.emplace_back([this, i] { serve(i); });
     } catch (const std::exception&) {
         // The system is out of threads or memory: copies are correct with those we have, even with none.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 WorkerPool::~WorkerPool() {

@@ -2,13 +2,12 @@
 #include "transfer/life_holder.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <system_error>
 
+#include "core/blocked_signals.h"
 #include "core/last_error.h"
 #include "transports/peer_process.h"
 
@@ -18,18 +17,12 @@ static_assert(PeerProcess::kHolderMask == FUTEX_TID_MASK);
 
 Status LifeHolder::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeHolder>& started) {
     std::unique_ptr<LifeHolder> holder(new LifeHolder(word));
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    Status status = Status::Ok;
     try {
+        const BlockedSignals blocked;
         holder->thread_ = std::thread([raw = holder.get()] { raw->hold(); });
     } catch (const std::system_error& error) {
-        status = fail(Status::NoResources, "cannot start the thread that holds the engine's life: %s", error.what());
+        return fail(Status::NoResources, "cannot start the thread that holds the engine's life: %s", error.what());
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (status != Status::Ok) return status;
     holder->holding_.wait(false);
     started = std::move(holder);
     return Status::Ok;

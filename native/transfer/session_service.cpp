@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/session_service.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -10,11 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "core/blocked_signals.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -32,20 +31,14 @@ Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, st
                              std::unique_ptr<SessionService>& started) {
     std::unique_ptr<SessionService> service(new SessionService(offer, std::move(tcp_listener), std::move(downfalls)));
     if (const Status status = service->open(); status != Status::Ok) return status;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    Status status = Status::Ok;
     try {
+        const BlockedSignals blocked;
         service->thread_ = std::thread([raw = service.get()] { raw->serve(); });
     } catch (const std::system_error& error) {
-        status =
-            fail(Status::NoResources, "session %s cannot start its thread: %s", offer.session.c_str(), error.what());
+        return fail(Status::NoResources, "session %s cannot start its thread: %s", offer.session.c_str(), error.what());
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (status == Status::Ok) started = std::move(service);
-    return status;
+    started = std::move(service);
+    return Status::Ok;
 }
 
 SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls)

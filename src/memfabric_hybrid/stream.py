@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, awaiting
 
 
 class Stream(_native.Stream):
@@ -22,17 +21,7 @@ class Stream(_native.Stream):
         return self._finished().__await__()
 
     async def _finished(self) -> int:
-        import asyncio  # here: most programs never await, and importing it takes longer than all of ours
-
-        loop = asyncio.get_running_loop()
-        fd = self.notify_fd(self.submitted)
-        finished = asyncio.Event()
-        loop.add_reader(fd, finished.set)
-        try:
-            await finished.wait()
-        finally:
-            loop.remove_reader(fd)
-            os.close(fd)
+        await awaiting.readable(self.notify_fd(self.submitted))
         return self.wait()
 
     def __enter__(self) -> Stream:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from typing import Any
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, awaiting
 
 
 class Ticket:
@@ -33,18 +32,8 @@ class Ticket:
         return self._finished().__await__()
 
     async def _finished(self) -> int:
-        import asyncio  # here: most programs never await, and importing it takes longer than all of ours
-
         if not self.done:
-            loop = asyncio.get_running_loop()
-            fd = self._native._notify_fd()
-            finished = asyncio.Event()
-            loop.add_reader(fd, finished.set)
-            try:
-                await finished.wait()
-            finally:
-                loop.remove_reader(fd)
-                os.close(fd)
+            await awaiting.readable(self._native._notify_fd())
         return self.wait()
 
     def __repr__(self) -> str:
