@@ -228,3 +228,24 @@ def test_leaving_forgets_everybody_and_everything() -> None:
     assert made.present == {}
     assert not made.waits_for_time
     assert made.unpublished(1, "silent") == []
+
+
+def test_last_words_of_an_earlier_life_do_not_hide_its_successor() -> None:
+    """They can be read after the successor's first ones: it is asked for again, in either order of the store's news."""
+    old, new = Stamp(100, 1), Stamp(101, 1)
+    for store_is_late in (False, True):
+        roster = Roster(own_rank=0, grace_s=1.0)
+        roster.published(1, old)
+        if not store_is_late:
+            roster.unpublished(1, "its process died")
+        assert roster.attached(1, new) == [Joined(1)]
+        if not store_is_late:
+            assert roster.published(1, new) == []
+        roster.attached(1, old)
+        effects = roster.lost(100, "its process died")
+        if store_is_late:
+            effects += roster.unpublished(1, "its process died")
+            effects += roster.published(1, new)
+        assert effects == [Left(1, "its process died"), Returned(1)]
+        assert roster.attached(1, new) == [Joined(1)]
+        assert roster.present == {1: new}

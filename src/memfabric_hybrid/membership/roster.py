@@ -55,9 +55,8 @@ class Roster(msgspec.Struct):
     _incarnation: str | None = None
     _missing: dict[int, tuple[Stamp, float]] = msgspec.field(default_factory=dict)
     _withdrawn: dict[int, int] = msgspec.field(default_factory=dict)  # instance → its last generation that is over
-    _given_up: dict[int, Stamp] = msgspec.field(
-        default_factory=dict
-    )  # gone on the store's word, which it may take back
+    _given_up: dict[int, Stamp] = msgspec.field(default_factory=dict)  # on the store's word, which it may take back
+    _displaced: dict[int, Stamp] = msgspec.field(default_factory=dict)  # by a life that showed itself after it
 
     def attached(self, rank: int, stamp: Stamp) -> list[Effect]:
         """The rank shows its memory (again, when the stamp is known already).
@@ -74,6 +73,8 @@ class Roster(msgspec.Struct):
         if before is not None:
             if before.instance == stamp.instance and before.generation > stamp.generation:
                 return effects
+            if before.instance != stamp.instance:
+                self._displaced[rank] = before
             effects += self._drop(rank, "it joined anew")
         self.present[rank] = stamp
         self.epoch += 1
@@ -89,7 +90,7 @@ class Roster(msgspec.Struct):
         given_up = self._given_up.pop(rank, None)
         before = self.present.get(rank)
         if before is None:
-            return [Returned(rank)] if given_up == stamp else []
+            return [Returned(rank)] if stamp in (given_up, self._displaced.get(rank)) else []
         if shown is not None and stamp.instance != before.instance == shown.instance:
             return self._drop(rank, "it was taken over by another process")
         return []
@@ -108,13 +109,13 @@ class Roster(msgspec.Struct):
         self._withdrawn[stamp.instance] = max(stamp.generation, self._withdrawn.get(stamp.instance, 0))
         if self.present.get(rank) != stamp:
             return []
-        return self._drop(rank, "it has left" + (f": {reason}" if reason else ""))
+        return self._give_way(rank, "it has left" + (f": {reason}" if reason else ""))
 
     def lost(self, instance: int, reason: str) -> list[Effect]:
         """The connection to that process broke: whatever it took part in with that life is over."""
         self._withdrawn.pop(instance, None)
         ranks = [rank for rank, stamp in self.present.items() if stamp.instance == instance]
-        return [effect for rank in ranks for effect in self._drop(rank, reason)]
+        return [effect for rank in ranks for effect in self._give_way(rank, reason)]
 
     def snapshot(self, members: Mapping[int, Stamp], incarnation: str, now: float) -> list[Effect]:
         """All that the store shows, after (re)connecting to it.
@@ -162,8 +163,15 @@ class Roster(msgspec.Struct):
         self._published.clear()
         self._missing.clear()
         self._given_up.clear()
+        self._displaced.clear()
         self._incarnation = None
         return [effect for rank in ranks for effect in self._drop(rank, "this process left")]
+
+    def _give_way(self, rank: int, reason: str) -> list[Effect]:
+        """Its last words may have come after the first ones of whoever got its rank, and displaced that one."""
+        effects = self._drop(rank, reason)
+        shown = self._published.get(rank)
+        return [*effects, Returned(rank)] if shown is not None and shown == self._displaced.get(rank) else effects
 
     def _drop(self, rank: int, reason: str) -> list[Effect]:
         del self.present[rank]
