@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -85,7 +85,7 @@ class Participants:
     def gone(self) -> dict[int, str]:
         return dict(self._gone)
 
-    def note(self, effects: Iterable[Effect]) -> None:
+    def note(self, effects: Sequence[Effect]) -> None:
         """Remembers who came and went, and wakes whoever waits for somebody."""
         for effect in effects:
             if isinstance(effect, Left):
@@ -97,7 +97,7 @@ class Participants:
 
     def miss(self, rank: int, reason: str) -> None:
         """Whoever waits for that rank waits in vain."""
-        self._gone.setdefault(rank, f"rank {rank} is gone: {reason}")
+        self._gone.setdefault(rank, farewell(Left(rank, reason)))
         self._changed.notify_all()
 
     def wait_for_all(self, deadline: Deadline) -> None:

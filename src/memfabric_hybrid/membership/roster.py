@@ -76,6 +76,8 @@ class Roster(msgspec.Struct):
             if before.instance != stamp.instance:
                 self._displaced[rank] = before
             effects += self._drop(rank, "it joined anew")
+        if self._displaced.get(rank) == stamp:
+            del self._displaced[rank]  # it is back
         self.present[rank] = stamp
         self.epoch += 1
         return [*effects, Joined(rank)]
