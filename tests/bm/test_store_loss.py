@@ -1,4 +1,7 @@
-"""The store dies, stops, moves: copies go on, and when it is back everybody is whole again by themselves."""
+"""The store dies, stops, moves: copies go on, and when it is back everybody is whole again by themselves.
+
+`MF_KILL_ROUNDS` lengthens the loop of killed and restarted stores.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import StoreClient
+from support import campaigns
 from support.ports import reserved_port
 from support.workers import Cluster
 
@@ -49,8 +53,9 @@ def restart_store(cluster: Cluster, store_url: str) -> float:
     return time.monotonic()
 
 
+@pytest.mark.soak
 def test_killed_and_restarted_store(cluster: Cluster, store_url: str) -> None:
-    for _ in range(2):
+    for _ in range(campaigns.length("MF_KILL_ROUNDS", 2)):
         cluster.kill(STORE)
         time.sleep(0.3)
         back_at = restart_store(cluster, store_url)

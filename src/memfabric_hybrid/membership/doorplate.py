@@ -1,8 +1,8 @@
 """A rank's doorplate: the abstract Unix socket under which a member can be found by the others of its host.
 
 Binding it is also the proof that nobody else on this host holds the rank: the kernel frees the name the moment the
-process is gone and not before. So a store that was restarted, and knows nobody yet, can never give the rank of a
-living (or merely stopped) member away: the newcomer finds the name taken and asks for another rank.
+process is gone and not before. Whoever asks the store for a rank has hung its doorplate already. So a store that was
+restarted, and knows nobody yet, is never even asked for the rank of a living (or merely stopped) member.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ def doorplate_name(cluster: str, rank: int) -> str:
 
 def hang(name: str) -> socket.socket:
     """The listening socket of that name; Duplicated when a living process has it."""
+    listener = try_to_hang(name)
+    if listener is None:
+        raise Duplicated(f"{name!r} {held_by(name)}")
+    return listener
+
+
+def try_to_hang(name: str) -> socket.socket | None:
+    """The listening socket of that name; None when a living process has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         listener.bind("\0" + name)
@@ -31,17 +39,17 @@ def hang(name: str) -> socket.socket:
         listener.close()
         if error.errno != errno.EADDRINUSE:
             raise
-        raise Duplicated(f"{name!r} belongs to a living process of this host{_owner(name)}") from error
+        return None
     return listener
 
 
-def _owner(name: str) -> str:
-    """Who listens there, for the error sentence only; empty when the kernel does not tell."""
+def held_by(name: str) -> str:
+    """Who listens there, as the end of a sentence; without the process id when the kernel does not tell."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as probe:
         probe.settimeout(0.2)
         probe.connect("\0" + name)
-        return f" (pid {peer_credentials(probe)[0]})"
-    return ""
+        return f"belongs to a living process of this host (pid {peer_credentials(probe)[0]})"
+    return "belongs to a living process of this host"
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:

@@ -106,24 +106,56 @@ def _try_to_host(entry: Entry) -> None:
 def _claim(
     entry: Entry, store: StoreClient, cluster: str, instance: int, deadline: Deadline
 ) -> tuple[int, socket.socket]:
-    """A rank that both the store and this host's doorplates call free."""
+    """A rank that both this host's doorplates and the store call free.
+
+    In this order: a rank that is asked for without its doorplate could be that of a living member which a restarted
+    store does not know yet, and would be refused to its owner until it is given back.
+    """
     group = RANKS_KEY.format(kind=entry.kind)
     fact = msgspec.msgpack.encode(MemberFact(os.getpid(), host_identity(), instance))
-    refused: dict[int, FabricError] = {}
-    while True:
+    taken: set[int] = set()  # as the store said when it last refused
+    while (hung := _hang_lowest(entry, cluster, taken)) is not None:
+        rank, listener = hung
         try:
-            rank = store.claim_rank(
-                group, entry.capacity, fact, wanted=entry.wanted_rank, excluded=refused, deadline=deadline
-            )
-        except NoResources as full:
-            if not refused:
+            return store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline), listener
+        except BaseException as refusal:
+            listener.close()
+            if not isinstance(refusal, Duplicated) or entry.wanted_rank is not None:
                 raise
-            held = "; ".join(str(why) for why in refused.values())
-            raise NoResources(f"{full} (ranks {sorted(refused)} are free in the store, but {held})") from full
+        taken = _ranks_in(store, group, deadline)
+    try:  # no doorplate, no rank: all are excluded, and the store refuses, perhaps for a better reason than that
+        store.claim_rank(group, entry.capacity, fact, excluded=range(entry.capacity), deadline=deadline)
+    except NoResources as full:
+        raise NoResources(_who_has_all(entry, cluster, _ranks_in(store, group, deadline))) from full
+    raise FabricError(f"the store gave a rank of {group!r} to a claim that excluded all; it is not a store of this kind")
+
+
+def _hang_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, socket.socket] | None:
+    """The lowest rank that may be ours as far as this host knows, with its doorplate."""
+    wanted = entry.wanted_rank
+    if wanted is not None:
         try:
-            return rank, doorplate.hang(doorplate.doorplate_name(cluster, rank))
-        except Duplicated as taken:
-            store.release_rank(group, rank, deadline=deadline)
-            if entry.wanted_rank is not None:
-                raise Duplicated(f"rank {rank} is in use: {taken}; stop that process or choose another rank") from taken
-            refused[rank] = taken
+            return wanted, doorplate.hang(doorplate.doorplate_name(cluster, wanted))
+        except Duplicated as held:
+            raise Duplicated(f"rank {wanted} is in use: {held}; stop that process or choose another rank") from held
+    for rank in range(entry.capacity):
+        if rank not in taken:
+            listener = doorplate.try_to_hang(doorplate.doorplate_name(cluster, rank))
+            if listener is not None:
+                return rank, listener
+    return None
+
+
+def _ranks_in(store: StoreClient, group: str, deadline: Deadline) -> set[int]:
+    names = (key.rpartition("/")[2] for key in store.prefix(f"{group}/", deadline=deadline).entries)
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _who_has_all(entry: Entry, cluster: str, registered: set[int]) -> str:
+    """Some may be held by processes of this host that the store does not hear: stopped, or just entering."""
+    sentence = f"all {entry.capacity} ranks of {cluster} are taken: {len(registered)} are registered in the store"
+    unheard = sorted(set(range(entry.capacity)) - registered)
+    if unheard:
+        first = doorplate.held_by(doorplate.doorplate_name(cluster, unheard[0]))
+        sentence += f", it does not hear from {unheard}, but rank {unheard[0]} {first}"
+    return f"{sentence}; raise the world size or let members leave first"

@@ -1,0 +1,100 @@
+"""Entering a cluster: which rank a process gets, from its host's doorplates and from the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
+from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership.member import Entry, Member
+from memfabric_hybrid.store import StoreClient, WatchUpdate, hosting, parse_url
+
+GROUP = "bm/ranks"
+
+
+class Household:
+    """A store and the members that entered through this fixture."""
+
+    def __init__(self, url: str, stack: ExitStack) -> None:
+        self.url = parse_url(url)
+        self._stack = stack
+        hosting.host(self.url, "test")
+        stack.callback(hosting.release, self.url, "test")
+        self.store = stack.enter_context(StoreClient(self.url))
+        self.cluster = f"bm@{self.store.peer_name(deadline=Deadline(10))}"
+
+    def enter(self, capacity: int = 4, wanted: int | None = None) -> Member:
+        entry = Entry(self.url, "bm", capacity, wanted, hosts_store=False, takes_over=False)
+        member = Member.enter(entry, lambda event: None, Deadline(10))
+        self._stack.callback(member.leave)
+        return member
+
+    def hold_doorplate(self, rank: int) -> None:
+        """A living process that the store does not know."""
+        self._stack.enter_context(doorplate.hang(doorplate.doorplate_name(self.cluster, rank)))
+
+    def register_elsewhere(self, rank: int, capacity: int = 4) -> None:
+        """A member of another host: the store knows it, this host's doorplates do not."""
+        self.store.claim_rank(GROUP, capacity, b"", wanted=rank, deadline=Deadline(10))
+
+
+@pytest.fixture
+def household(store_url: str) -> Iterator[Household]:
+    with ExitStack() as stack:
+        yield Household(store_url, stack)
+
+
+def test_lowest_rank_that_neither_the_host_nor_the_store_has(household: Household) -> None:
+    household.hold_doorplate(0)
+    household.register_elsewhere(1)
+    assert [household.enter().rank, household.enter().rank] == [2, 3]
+    sentence = r"all 4 ranks of bm@.* 3 are registered in the store, it does not hear from \[0\].*rank 0 .*pid \d+"
+    with pytest.raises(NoResources, match=sentence):
+        household.enter()
+
+
+def test_store_is_never_asked_for_the_rank_of_a_living_process(household: Household) -> None:
+    """It would be refused to its owner, should that register again with a restarted store at this very moment."""
+    seen: set[str] = set()
+    everything = threading.Event()
+
+    def look(update: WatchUpdate) -> None:
+        seen.update(update.entries)
+        if f"{GROUP}/end" in seen:
+            everything.set()
+
+    household.hold_doorplate(0)
+    household.hold_doorplate(2)
+    with closing(household.store.watch(f"{GROUP}/", look, deadline=Deadline(10))):
+        assert [household.enter().rank, household.enter().rank] == [1, 3]
+        with pytest.raises(Duplicated, match=r"rank 2 is in use: .*pid \d+\).*choose another"):
+            household.enter(wanted=2)
+        household.store.set(f"{GROUP}/end", b"", deadline=Deadline(10))
+        assert everything.wait(10)
+    assert seen == {f"{GROUP}/{name}" for name in (1, 3, "end")}
+
+
+def test_wanted_rank_of_another_host(household: Household) -> None:
+    household.register_elsewhere(2)
+    with pytest.raises(Duplicated, match="rank 2 of group 'bm/ranks' is taken by another member"):
+        household.enter(wanted=2)
+    assert household.enter(wanted=1).rank == 1
+
+
+def test_capacity_unlike_the_groups_is_the_reason_even_if_no_doorplate_is_free(household: Household) -> None:
+    household.enter()
+    for capacity in (1, 5):
+        with pytest.raises(InvalidParam, match=f"capacity of 4 ranks, this claim says {capacity}"):
+            household.enter(capacity)
+
+
+def test_refused_newcomer_leaves_no_doorplate(household: Household) -> None:
+    household.register_elsewhere(0)
+    with pytest.raises(Duplicated):
+        household.enter(wanted=0)
+    household.hold_doorplate(0)
