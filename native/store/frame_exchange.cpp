@@ -16,7 +16,7 @@
 namespace memfabric::store {
 namespace {
 
-constexpr double kLongestSocketWaitS = 1.0;
+constexpr double kLongestPollS = 1000.0;  // whoever waits longer polls again
 
 }  // namespace
 
@@ -40,22 +40,25 @@ FrameExchange::End FrameExchange::send_all() {
         const ssize_t sent = ::send(fd_, unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
             unsent_.remove_prefix(static_cast<std::size_t>(sent));
-        } else if (const End end = after_failed_call(POLLOUT); end != End::kAnswered) {
+        } else if (const End end = after_failed_call(); end != End::kAnswered) {
             return end;
+        } else if (const End ready = wait_for(POLLOUT); ready != End::kAnswered) {
+            return ready;
         }
     }
     return End::kAnswered;
 }
 
+// Always waits by poll: a Unix socket wakes whoever sleeps in recv when its own message is read, too.
 FrameExchange::End FrameExchange::receive_all() {
     while (expected_bytes_ == 0 || received_bytes_ < expected_bytes_) {
+        if (const End end = wait_for(POLLIN); end != End::kAnswered) return end;
         char* const buffer = long_ ? long_.get() : short_.data();
         const std::size_t room = (long_ ? expected_bytes_ : short_.size()) - received_bytes_;
-        const int flags = until_ - now_s() > kLongestSocketWaitS ? 0 : MSG_DONTWAIT;
-        const ssize_t got = ::recv(fd_, buffer + received_bytes_, room, flags);
+        const ssize_t got = ::recv(fd_, buffer + received_bytes_, room, MSG_DONTWAIT);
         if (got == 0) return lost("the store closed the connection");
         if (got < 0) {
-            if (const End end = after_failed_call(POLLIN); end != End::kAnswered) return end;
+            if (const End end = after_failed_call(); end != End::kAnswered) return end;
             continue;
         }
         received_bytes_ += static_cast<std::size_t>(got);
@@ -84,13 +87,17 @@ bool FrameExchange::read_announcement() {
 }
 
 // kAnswered: nothing is wrong, try again.
-FrameExchange::End FrameExchange::after_failed_call(short awaited) {
+FrameExchange::End FrameExchange::after_failed_call() {
     if (errno == EINTR) return End::kInterrupted;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return lost(std::system_category().message(errno));
+    return errno == EAGAIN || errno == EWOULDBLOCK ? End::kAnswered : lost(std::system_category().message(errno));
+}
+
+// kAnswered: the socket may be ready.
+FrameExchange::End FrameExchange::wait_for(short event) {
     const double left_s = until_ - now_s();
     if (left_s <= 0) return End::kLate;
-    pollfd socket{fd_, awaited, 0};
-    const double wait_ms = std::ceil(std::min(left_s, kLongestSocketWaitS) * 1000);
+    pollfd socket{fd_, event, 0};
+    const double wait_ms = std::ceil(std::min(left_s, kLongestPollS) * 1000);
     return ::poll(&socket, 1, static_cast<int>(wait_ms)) < 0 && errno == EINTR ? End::kInterrupted : End::kAnswered;
 }
 

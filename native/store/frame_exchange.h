@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One frame out, one frame in, on a blocking socket, by the thread that needs the answer.
+// One frame out, one frame in, on a stream socket, by the thread that needs the answer.
 #pragma once
 
 #include <array>
@@ -23,8 +23,7 @@ public:
         kInterrupted,  // a signal came: let its handler run, then call `run` again
     };
 
-    // `until`: seconds on the monotonic clock. While more than a second is left, receiving relies on the socket's own
-    // time-out (SO_RCVTIMEO, a second or less): one system call instead of two.
+    // `until`: seconds on the monotonic clock.
     FrameExchange(int fd, std::string_view frame, double until, std::size_t longest_answer_bytes);
 
     End run();
@@ -36,7 +35,8 @@ private:
     End send_all();
     End receive_all();
     End lost(std::string reason);
-    End after_failed_call(short awaited);
+    End after_failed_call();
+    End wait_for(short event);
     bool read_announcement();
 
     int fd_;

@@ -16,6 +16,7 @@ from memfabric_hybrid.errors import Duplicated
 from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.identity import host_identity
+from memfabric_hybrid.peer_user import peer_credentials
 
 HOLDER = """
 import sys, time
@@ -64,9 +65,9 @@ def test_name_is_held_by_the_living_the_stopped_included(name: str, ending: sign
 def test_credentials_are_the_kernels(name: str) -> None:
     with doorplate.hang(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
         visitor.connect("\0" + name)
-        assert doorplate.peer_credentials(visitor) == (os.getpid(), os.geteuid())
+        assert peer_credentials(visitor) == (os.getpid(), os.geteuid())
         accepted = listener.accept()[0]
-        assert doorplate.peer_credentials(accepted) == (os.getpid(), os.geteuid())
+        assert peer_credentials(accepted) == (os.getpid(), os.geteuid())
         accepted.close()
 
 

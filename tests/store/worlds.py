@@ -54,9 +54,11 @@ class InProcessWorld:
 
 
 class TcpWorld:
+    has_door = False
+
     def __init__(self, url: str) -> None:
         self._url = url
-        self._server = StoreServer(url)
+        self._server = StoreServer(url, has_door=self.has_door)
         self._server.start()
         self._stores: list[StoreClient] = []
 
@@ -82,8 +84,16 @@ class TcpWorld:
         self._server.stop()
 
 
+class DoorWorld(TcpWorld):
+    has_door = True
+
+
 World = InProcessWorld | TcpWorld
-WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {"in_process": InProcessWorld, "tcp": TcpWorld}
+WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {
+    "in_process": InProcessWorld,
+    "tcp": TcpWorld,
+    "door": DoorWorld,
+}
 
 
 class Seen:

@@ -29,7 +29,7 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.membership.doorplate import peer_credentials
+from memfabric_hybrid.peer_user import check_user
 
 log = logs.get(__name__)
 MAX_FDS = 253  # the kernel's limit for one message
@@ -165,7 +165,7 @@ class Exchange:
         try:
             sock.settimeout(deadline.remaining_s() or 0.001)
             sock.connect("\0" + neighbour.doorplate)
-            _check_user(sock)
+            check_user(sock)
         except OSError as error:
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             sock.close()
@@ -227,7 +227,7 @@ class Exchange:
         except OSError:
             return  # whoever knocked is gone already
         try:
-            _check_user(sock)
+            check_user(sock)
         except OSError as error:
             log.warning("refused a process at the door: %s", error)
             sock.close()
@@ -315,10 +315,3 @@ class Exchange:
         self._listener.close()
         self._epoll.close()
         os.close(self._wake_fd)
-
-
-def _check_user(connection: socket.socket) -> None:
-    """Only processes of our user, or root, may see our memory."""
-    pid, uid = peer_credentials(connection)
-    if uid not in (os.geteuid(), 0):
-        raise PermissionError(f"process {pid} belongs to user {uid}, not to user {os.geteuid()}")

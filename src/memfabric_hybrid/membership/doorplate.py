@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
 from contextlib import suppress
 
 from memfabric_hybrid.errors import Duplicated
+from memfabric_hybrid.peer_user import peer_credentials
 
 
 def doorplate_name(cluster: str, rank: int) -> str:
@@ -50,9 +50,3 @@ def held_by(name: str) -> str:
         probe.connect("\0" + name)
         return f"belongs to a living process of this host (pid {peer_credentials(probe)[0]})"
     return "belongs to a living process of this host"
-
-
-def peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """(pid, uid) of the other end, as the kernel knows them."""
-    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(packed[0:4], sys.byteorder, signed=True), int.from_bytes(packed[4:8], sys.byteorder)

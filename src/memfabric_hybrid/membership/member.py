@@ -127,7 +127,9 @@ def _claim(
         store.claim_rank(group, entry.capacity, fact, excluded=range(entry.capacity), deadline=deadline)
     except NoResources as full:
         raise NoResources(_who_has_all(entry, cluster, _ranks_in(store, group, deadline))) from full
-    raise FabricError(f"the store gave a rank of {group!r} to a claim that excluded all; it is not a store of this kind")
+    raise FabricError(
+        f"the store gave a rank of {group!r} to a claim that excluded all; it is not a store of this kind"
+    )
 
 
 def _hang_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, socket.socket] | None:

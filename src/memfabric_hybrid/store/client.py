@@ -64,7 +64,7 @@ class StoreClient(Participant):
     def peer_name(self, *, deadline: Deadline) -> str:
         """Address and port of the store as this machine reaches it; connects if nothing is connected yet."""
         connection = self._pool.take(deadline)
-        name = connection.peer_name()
+        name = connection.peer_name
         self._pool.give_back(connection)
         return name
 

@@ -43,18 +43,18 @@ def lost_or_late(error: BaseException) -> BaseException:
 
 
 class Connection:
-    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation")
+    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "peer_name")
 
-    def __init__(self, connected: socket.socket) -> None:
-        """Takes over a connected socket."""
+    def __init__(self, connected: socket.socket, peer_name: str) -> None:
+        """Takes over a connected socket. `peer_name`: address and port of the store, as this machine reaches it."""
         self.fd = connected.fileno()
+        self.peer_name = peer_name
         self.incarnation = ""
         self._socket = connected
         self._reader = FrameReader(MAX_REPLY_FRAME_BYTES)
         self._arrived: deque[bytes] = deque()
         self._wait_s = -1.0
         connected.setblocking(True)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def exchange(self, payload: bytes, until: float, now: float) -> ServerMessage:
         """Send a message, receive one. NeverLeft: not all of it left, so the store cannot act on it.
@@ -137,11 +137,6 @@ class Connection:
         except OSError as error:
             raise NeverLeft(str(error)) from None
         raise NeverLeft("the store sent what nobody asked for" if unexpected else "the store closed the connection")
-
-    def peer_name(self) -> str:
-        """Address and port of the store, as this connection reached it."""
-        host, port = self._socket.getpeername()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def abort(self) -> None:
         """From any thread: whoever is inside send or receive gets ConnectionLost. The owner still closes."""

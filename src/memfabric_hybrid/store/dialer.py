@@ -6,13 +6,14 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.door import knock
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
@@ -30,6 +31,14 @@ def pauses_s() -> Iterator[float]:
         pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
 
 
+class Acquaintance(NamedTuple):
+    """A store that was met at its address; its door may be open to us."""
+
+    url: StoreUrl
+    incarnation: str
+    peer_name: str
+
+
 class Dialer:
     """Shared by the threads of one client. `before_reconnect` runs before every attempt that follows a failure."""
 
@@ -43,6 +52,7 @@ class Dialer:
         self._hook_lock = threading.Lock()  # two threads must not try to start the same server
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
         self._dialing: set[socket.socket] = set()
+        self._met: Acquaintance | None = None
         self.point_at(url)
 
     def point_at(self, url: StoreUrl) -> None:
@@ -77,21 +87,14 @@ class Dialer:
         if self._trouble and with_hook:
             self._call_hook()
         self._trouble = True
-        url = self.url
-        try:
-            found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
-        failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
-        for family, kind, protocol, _, address in found:
-            try:
-                connection = self._greeted(socket.socket(family, kind, protocol), address, role, until)
-            except (ConnectionLost, AnswerLate) as error:
-                failure = error
-                continue
-            self._trouble = False
-            return connection
-        raise failure
+        connection = self._at_door(until) if role == m.REQUESTS else None
+        if connection is None:
+            connection = self._at_address(role, until)
+            if role == m.REQUESTS and (at_door := self._at_door(until)) is not None:
+                connection.close()
+                connection = at_door
+        self._trouble = False
+        return connection
 
     def lost(self) -> None:
         """A connection broke: the next attempt is a reconnect."""
@@ -108,21 +111,53 @@ class Dialer:
             with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
                 dialing.shutdown(socket.SHUT_RDWR)
 
-    def _greeted(self, dialing: socket.socket, address: Any, role: int, until: float) -> Connection:
+    def _at_address(self, role: int, until: float) -> Connection:
+        url = self.url
+        try:
+            found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
+        failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
+        for family, kind, protocol, _, address in found:
+            dialing = socket.socket(family, kind, protocol)
+            try:
+                with self._abortable(dialing):
+                    self._connect(dialing, address, until)
+                    if role == m.EVENTS:
+                        # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
+                        timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
+                        dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+                    connection = self._greeted(dialing, _peer_name(dialing), role, until)
+            except (ConnectionLost, AnswerLate) as error:
+                failure = error
+                continue
+            self._met = Acquaintance(url, connection.incarnation, connection.peer_name)
+            return connection
+        raise failure
+
+    def _at_door(self, until: float) -> Connection | None:
+        """None: we have not met the store yet, or there is no door for us; its address is always good enough."""
+        met = self._met
+        if met is None or met.url != self.url or (dialing := knock(met.incarnation)) is None:
+            return None
+        try:
+            with self._abortable(dialing):
+                connection = self._greeted(dialing, met.peer_name, m.REQUESTS, until)
+                if connection.incarnation != met.incarnation:
+                    raise ConnectionLost(f"behind it is store {connection.incarnation}")
+        except (ConnectionLost, AnswerLate) as error:
+            _log.info("store %s: its door on this host is of no use: %s", met.url, str(error) or "no answer")
+            return None
+        return connection
+
+    @contextlib.contextmanager
+    def _abortable(self, dialing: socket.socket) -> Iterator[None]:
+        """`abort` ends it, and what goes wrong closes it."""
         self._dialing.add(dialing)
         try:
-            self._connect(dialing, address, until)
-            connection = Connection(dialing)
-            if role == m.EVENTS:
-                # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish silently.
-                timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
-                dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-            connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s)), until)
-            welcome = connection.receive(until)
-            if type(welcome) is not m.Welcome:
-                raise ConnectionLost(f"the store refused our Hello: {welcome}")
-            connection.incarnation = welcome.incarnation
-            return connection
+            if self.closing.is_set():
+                raise AnswerLate
+            yield
         except OSError as error:
             dialing.close()
             raise ConnectionLost(str(error)) from None
@@ -134,13 +169,23 @@ class Dialer:
 
     def _connect(self, dialing: socket.socket, address: Any, until: float) -> None:
         remaining_s = until - clock.now()
-        if remaining_s <= 0 or self.closing.is_set():
+        if remaining_s <= 0:
             raise AnswerLate
         dialing.settimeout(min(remaining_s, CONNECT_TIMEOUT_S))
         dialing.connect(address)
+        dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if dialing.getsockname() == dialing.getpeername():
             # On one machine a connect to a free port can meet itself; kept, it would even keep the store from binding.
             raise ConnectionLost("Connection refused (nobody listens there)")
+
+    def _greeted(self, connected: socket.socket, peer_name: str, role: int, until: float) -> Connection:
+        connection = Connection(connected, peer_name)
+        connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s)), until)
+        welcome = connection.receive(until)
+        if type(welcome) is not m.Welcome:
+            raise ConnectionLost(f"the store refused our Hello: {welcome}")
+        connection.incarnation = welcome.incarnation
+        return connection
 
     def _call_hook(self) -> None:
         if self._before_reconnect is None or self.closing.is_set():
@@ -150,3 +195,8 @@ class Dialer:
                 self._before_reconnect()
             except Exception:
                 _log.exception("store %s: the call before reconnecting failed", self.url)
+
+
+def _peer_name(connected: socket.socket) -> str:
+    host, port = connected.getpeername()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -19,6 +19,7 @@ from typing import cast
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.errors import Code, RepeatInvoke
+from memfabric_hybrid.store.door import open_door
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
@@ -56,8 +57,9 @@ class _Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         connection = self.transport.get_extra_info("socket")
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.server.peers[self.number] = self
         self.server.state.connected(self.number, clock.now())
 
@@ -110,7 +112,8 @@ class _Peer(asyncio.Protocol):
 class StoreServer:
     """`start()` returns when the address is bound and served; `stop()` when everything has ended."""
 
-    def __init__(self, url: StoreUrl | str) -> None:
+    def __init__(self, url: StoreUrl | str, *, has_door: bool = True) -> None:
+        self._has_door = has_door  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
         self.state = StoreState(secrets.token_hex(8))
         self.notebook = self.state.notebook
@@ -128,6 +131,8 @@ class StoreServer:
         if self._thread is not None:
             raise RepeatInvoke(f"store server {self.url} was started before")
         self._listeners = listen(self.url)
+        if self._has_door:
+            self._add_door()
         _allow_many_descriptors()
         self._loop = _new_loop()
         serving: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -142,6 +147,12 @@ class StoreServer:
         if thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
+
+    def _add_door(self) -> None:
+        try:
+            self._listeners.append(open_door(self.state.incarnation))
+        except OSError as error:
+            _log.warning("store %s: no side door (%s); clients of this host use its address", self.url, error)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: let go of the descriptors, so that what the parent closes is closed.
@@ -179,7 +190,12 @@ class StoreServer:
         def peer() -> _Peer:
             return _Peer(self, next(self._numbers))
 
-        return [await self._loop.create_server(peer, sock=listener) for listener in self._listeners]
+        return [
+            await self._loop.create_unix_server(peer, sock=listener)
+            if listener.family == socket.AF_UNIX
+            else await self._loop.create_server(peer, sock=listener)
+            for listener in self._listeners
+        ]
 
     async def _shut_down(self, acceptors: list[asyncio.AbstractServer]) -> None:
         for acceptor in acceptors:
