@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+
+import pytest
 
 from memfabric_hybrid import bm
 from memfabric_hybrid.address_space.messages import Accept, NotHere, Offer, Share
@@ -23,3 +26,23 @@ def test_descriptors_of_an_answer_outlive_the_pool(pool: bm.BigMemory) -> None:
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def test_answer_without_enough_descriptors_keeps_none(pool: bm.BigMemory) -> None:
+    """The leak check after the test counts them."""
+    [asked] = runtime.current_site().pools()
+    share = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    one_more = os.dup(0)
+    os.close(one_more)  # the lowest free number; the second of two duplicates is beyond the limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (one_more + 1, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            asked.handle(Offer(asked.name, share), ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    answer, fds = asked.handle(Offer(asked.name, share), ())
+    assert isinstance(answer, Accept)
+    assert one_more in fds, "it is free again"
+    for fd in fds:
+        os.close(fd)

@@ -272,7 +272,7 @@ class Pool:
                 return NotHere(), ()
             self._attach(request.share, enclosed)
             share, fds = self._share()
-            return Accept(share), [os.dup(fd) for fd in fds]  # ours may be closed before the answer is sent
+            return Accept(share), _duplicates(fds)  # ours may be closed before the answer is sent
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread)."""
@@ -386,3 +386,16 @@ class Pool:
 
     def _key(self, rank: int) -> str:
         return f"{self.name}/{rank}"
+
+
+def _duplicates(fds: Sequence[int]) -> list[int]:
+    """All or none."""
+    duplicates: list[int] = []
+    try:
+        for fd in fds:
+            duplicates.append(os.dup(fd))
+    except OSError:
+        for fd in duplicates:
+            os.close(fd)
+        raise
+    return duplicates
