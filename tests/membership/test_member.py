@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -9,6 +10,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.descriptors import ENOUGH
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
 from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.member import Entry, Member
@@ -98,3 +100,14 @@ def test_refused_newcomer_leaves_no_doorplate(household: Household) -> None:
     with pytest.raises(Duplicated):
         household.enter(wanted=0)
     household.hold_doorplate(0)
+
+
+def test_members_may_have_a_link_to_everybody(household: Household) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for before, after in ((600, min(ENOUGH, hard)), (hard, hard)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+            household.enter()
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (after, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

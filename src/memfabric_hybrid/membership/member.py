@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
 from memfabric_hybrid.membership import doorplate
@@ -61,6 +61,7 @@ class Member:
     @classmethod
     def enter(cls, entry: Entry, on_session: Callable[[SessionEvent], None], deadline: Deadline) -> Member:
         """Connects (retrying until the deadline) and takes a rank; starts the store first where that is our part."""
+        descriptors.allow_enough()
         if entry.hosts_store:
             _try_to_host(entry)
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None

@@ -10,14 +10,13 @@ import asyncio
 import concurrent.futures
 import itertools
 import os
-import resource
 import secrets
 import socket
 import threading
 from collections.abc import Sequence
 from typing import cast
 
-from memfabric_hybrid import clock, logs
+from memfabric_hybrid import clock, descriptors, logs
 from memfabric_hybrid.errors import Code, RepeatInvoke
 from memfabric_hybrid.store.door import open_door
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
@@ -38,7 +37,6 @@ TICK_S = 0.1
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
 MAX_BACKLOG_BYTES = 64 * MIB  # unread pushes of one connection; a reader slower than that is dropped
 MAX_UNREAD_BYTES = MIB  # unread answers of one connection when it makes its next request
-WANTED_DESCRIPTORS = 8192  # 1024 members with a few connections each
 
 _log = logs.get(__name__)
 
@@ -133,7 +131,7 @@ class StoreServer:
         self._listeners = listen(self.url)
         if self._has_door:
             self._add_door()
-        _allow_many_descriptors()
+        descriptors.allow_enough()
         self._loop = _new_loop()
         serving: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, args=(serving,), name=f"store {self.url}", daemon=True)
@@ -271,10 +269,3 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         _log.warning("store: uvloop cannot be imported (%s); the plain asyncio loop serves, more slowly", _uvloop_error)
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def _allow_many_descriptors() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(WANTED_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
