@@ -116,7 +116,11 @@ def test_neighbour_that_never_answers_holds_nobody_up(houses: Callable[[int], Ho
     assert 0.25 < time.monotonic() - began < PROMPTLY_S
 
 
-@pytest.mark.parametrize("answer", [b"", b"1234567", b"12345678", b"12345678\xc1", b"\0" * 200], ids=len)
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"1234567", b"12345678", b"12345678\xc1", b"12345678\x91\xa1\x80", b"\0" * 200],
+    ids=["nothing", "too short", "a number", "no msgpack", "no text", "another number"],
+)
 def test_neighbour_that_answers_nonsense_is_dropped(
     houses: Callable[[int], House], puppet: Puppet, answer: bytes
 ) -> None:
@@ -126,7 +130,7 @@ def test_neighbour_that_answers_nonsense_is_dropped(
         visitor = puppet.accept()
         head = visitor.recv(MAX_PACKET)[:8]
         with memory_file(b"x") as fd:
-            socket.send_fds(visitor, [head + b"\xc1" if answer.endswith(b"\xc1") else answer], [fd])
+            socket.send_fds(visitor, [answer.replace(b"12345678", head)], [fd])
         visitor.close()
 
     with beside(nonsense):

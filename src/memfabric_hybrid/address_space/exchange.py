@@ -22,6 +22,7 @@ from memfabric_hybrid import logs
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
     Answer,
+    Nonsense,
     Request,
     Withdraw,
     decode_answer,
@@ -189,7 +190,7 @@ class Exchange:
                 reply = Reply(decode_answer(packet[_sequence.size :]), tuple(fds))
                 return reply
             return "stale" if packet else "lost"
-        except msgspec.DecodeError as error:
+        except Nonsense as error:
             log.warning("a neighbour sent an answer that cannot be read: %s", error)
             return "lost"
         finally:
@@ -258,8 +259,11 @@ class Exchange:
             answer, answer_fds = self._handle(request, fds)
             head = packet[: _sequence.size]
             socket.send_fds(connection.sock, [head + encode(answer)], list(answer_fds), socket.MSG_DONTWAIT)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, Nonsense) as error:
             log.info("a neighbour's connection is over: %s", error)
+            return False
+        except Exception:  # this thread has to live: who else would notice deaths?
+            log.exception("a neighbour's request failed unexpectedly; its connection is ended")
             return False
         finally:
             for fd in (*fds, *answer_fds):

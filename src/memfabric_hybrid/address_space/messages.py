@@ -74,9 +74,14 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """Withdrawn."""
 
 
+class Nonsense(Exception):
+    """The packet is no message of an exchange; the text says what is wrong with it."""
+
+
 Request = Offer | Withdraw
 Answer = Accept | NotHere | Refuse | Done
 
+_DECODE_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)  # text that is not UTF-8 is a ValueError
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
@@ -87,8 +92,14 @@ def encode(message: Request | Answer) -> bytes:
 
 
 def decode_request(packet: bytes) -> Request:
-    return _request_decoder.decode(packet)
+    try:
+        return _request_decoder.decode(packet)
+    except _DECODE_ERRORS as error:
+        raise Nonsense(f"{len(packet)} bytes are no request: {error}") from None
 
 
 def decode_answer(packet: bytes) -> Answer:
-    return _answer_decoder.decode(packet)
+    try:
+        return _answer_decoder.decode(packet)
+    except _DECODE_ERRORS as error:
+        raise Nonsense(f"{len(packet)} bytes are no answer: {error}") from None
