@@ -1,4 +1,4 @@
-"""Both kinds of store for the conformance suite: every test that takes `world` or `store` runs over each."""
+"""A server, and all kinds of store for the conformance suite: every test that takes `world` runs over each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from memfabric_hybrid.store import Store
+from memfabric_hybrid.store import Store, StoreServer
 from store.worlds import WORLDS, World
 
 
@@ -26,6 +26,14 @@ def store(world: World) -> Store:
 @pytest.fixture
 def other(world: World) -> Store:
     return world.participant()
+
+
+@pytest.fixture
+def server(store_url: str) -> Iterator[StoreServer]:
+    server = StoreServer(store_url)
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

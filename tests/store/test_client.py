@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,14 +18,6 @@ from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.dialer import LONGEST_PAUSE_S, pauses_s
 from store.worlds import PATIENCE_S, soon, wait_until
 from support.ports import reserved_port
-
-
-@pytest.fixture
-def server(store_url: str) -> Iterator[StoreServer]:
-    server = StoreServer(store_url)
-    server.start()
-    yield server
-    server.stop()
 
 
 class SilentHeartbeat:

@@ -31,14 +31,6 @@ server.stop()
 
 
 @pytest.fixture
-def server(store_url: str) -> Iterator[StoreServer]:
-    server = StoreServer(store_url)
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def doorless(store_url: str) -> Iterator[StoreServer]:
     server = StoreServer(store_url, has_door=False)
     server.start()

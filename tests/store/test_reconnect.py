@@ -220,14 +220,6 @@ def test_a_stopped_store_accuses_nobody_when_it_goes_on(cluster: Cluster, store_
 # --- members --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server(store_url: str) -> Iterator[StoreServer]:
-    server = StoreServer(store_url)
-    server.start()
-    yield server
-    server.stop()
-
-
 def test_a_killed_member_is_noticed_at_once(server: StoreServer, store_url: str) -> None:
     gone: queue.SimpleQueue[float] = queue.SimpleQueue()
 
