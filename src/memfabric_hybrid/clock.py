@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 
-def now() -> float:
-    """Seconds on the monotonic clock; the only reading of time in this library."""
-    return time.monotonic()
+now = time.monotonic  # seconds; the only reading of time in this library
 
 
-class Deadline:
-    """A moment by which something must have happened."""
+class Deadline(msgspec.Struct, frozen=True, gc=False):
+    """A moment by which something must have happened: so many seconds after this was made.
 
-    __slots__ = ("at", "timeout_s")
+    A Struct, because every call of the store takes a new one: making it runs no Python code, which would be cold in a
+    process that sleeps most of the time.
+    """
 
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self.at = now() + timeout_s
+    timeout_s: float
+    since: float = msgspec.field(default_factory=time.monotonic)
+
+    @property
+    def at(self) -> float:
+        return self.since + self.timeout_s
 
     def remaining_s(self) -> float:
         """Seconds left; never negative."""

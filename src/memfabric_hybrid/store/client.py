@@ -134,7 +134,8 @@ class StoreClient(Participant):
             return self._meet_anew(m.Gather(call, group, round, rank, size, data, 0.0), deadline)
         answer: m.ServerMessage | list[bytes] | bytes | bool | None
         try:
-            answer = _gather(connection.fd, call, group, round, rank, size, data, deadline.at, ANSWER_GRACE_S)
+            until = deadline.since + deadline.timeout_s  # as `at`, which would be a function more
+            answer = _gather(connection.fd, call, group, round, rank, size, data, until, ANSWER_GRACE_S)
             if type(answer) is bytes:
                 answer = m.decode_server_message(answer)
         except BaseException as error:
