@@ -12,7 +12,7 @@ _log = logs.get(__name__)
 
 
 def allow_enough() -> None:
-    """Raises the soft limit as far as the hard one lets it; never lowers it. Says so when that is not enough."""
+    """Raises the soft limit as far as the hard one lets it; never lowers it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= ENOUGH:
         return

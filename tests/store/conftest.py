@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from memfabric_hybrid.store import Store, StoreServer
+from store.bench import Bench
 from store.worlds import WORLDS, World
 
 
@@ -34,6 +35,11 @@ def server(store_url: str) -> Iterator[StoreServer]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.fixture
