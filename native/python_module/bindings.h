@@ -48,6 +48,7 @@ struct TicketObject {
 
 void bind_last_error(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
+void bind_pause_point(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_heartbeat(nanobind::module_& module);
 void bind_gather(nanobind::module_& module);

@@ -14,6 +14,7 @@ NB_MODULE(_native, module) {
     nanobind::set_leak_warnings(false);
     bind_last_error(module);
     bind_process(module);
+    bind_pause_point(module);
     bind_stream(module);
     bind_heartbeat(module);
     bind_gather(module);

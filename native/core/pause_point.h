@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Places where a test can hold threads, to force an interleaving that would otherwise come once in a million runs.
+// Nothing happens at them unless a test has asked for it: one relaxed load. Not for the short path of a copy.
+//
+//     code under test: PausePoint::reach("transfer.close.after_lock");
+//     test:            PausePoint::hold("…"); start; REQUIRE(PausePoint::wait_until_held("…", 10s)); …; release("…");
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+namespace memfabric {
+
+// Thread contract: any thread. A forked child starts with none held.
+class PausePoint {
+public:
+    static void reach(const char* name) {
+        if (held_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            wait_at(name);
+    }
+
+    static void hold(const std::string& name);  // whoever reaches it from now on waits there
+    static bool wait_until_held(const std::string& name, std::chrono::nanoseconds timeout);  // a thread waits there
+    static void release(const std::string& name);  // those who wait go on, later ones do not wait
+
+private:
+    static void wait_at(const char* name);
+
+    inline static std::atomic<int> held_{0};  // how many points are held
+};
+
+}  // namespace memfabric
