@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/cpu.h"
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "core/layout.h"
 
@@ -17,6 +18,7 @@ constexpr std::uint64_t kOneGather = std::uint64_t{1} << 16;
 constexpr std::uint32_t round_of(std::uint64_t arrivals) { return static_cast<std::uint32_t>(arrivals >> 32); }
 constexpr std::uint64_t members_of(std::uint64_t arrivals) { return arrivals & 0xffff; }
 constexpr std::uint64_t gathers_of(std::uint64_t arrivals) { return arrivals >> 16 & 0xffff; }
+constexpr std::uint64_t unit_of(std::uint32_t bytes) { return bytes == 0 ? kOneMember : kOneMember + kOneGather; }
 constexpr std::uint64_t start_of(std::uint32_t round) { return std::uint64_t{round} << 32; }
 
 constexpr std::chrono::hours kUntilRung{24};  // the leader has a deadline, and if it dies that rings
@@ -27,14 +29,6 @@ std::string call_of(std::uint32_t bytes) {
 }
 
 }  // namespace
-
-struct Assembly::Waiting {
-    std::uint32_t round;
-    std::uint64_t unit;  // what our arrival added
-    Clock::time_point since;
-    Clock::time_point until;
-    bool meets_others;
-};
 
 Assembly::Assembly(Config config)
     : config_(std::move(config)),
@@ -66,11 +60,19 @@ Status Assembly::all_gather(const std::byte* data, std::uint32_t bytes, std::byt
 
 Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
                       OtherHosts* others) {
-    if (!turn_.take(until)) {
-        return fail(Status::Timeout, "%s: another thread of rank %u has been in it all the time", config_.name.c_str(),
+    if (const Status status = turn_.take(until); status != Status::Ok) {
+        if (status == Status::Interrupted) return status;
+        return fail(status, "%s: another call of rank %u has been in it all the time", config_.name.c_str(),
                     config_.rank);
     }
     const TurnGuard turn(turn_);
+    if (unseen_) [[unlikely]] {
+        Waiting earlier = *unseen_;
+        earlier.until = until;
+        if (const Status status = follow_to_the_end(earlier); status != Status::Ok) return status;
+        unseen_.reset();
+        if (earlier.bytes == bytes) return conclude(earlier.round, bytes, result);
+    }
     if (config_.board->departures() != 0) [[unlikely]] {
         if (const Status status = check_departures(); status != Status::Ok) return status;
     }
@@ -78,21 +80,27 @@ Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* res
     const std::uint32_t round = round_of(area_.arrivals.load(std::memory_order_relaxed));
     const std::uint32_t parity = round & 1;
     if (bytes != 0) std::memcpy(config_.page->mailbox(area_, config_.size, config_.desk, parity), data, bytes);
-    if (const Status status = arrive(round, bytes, until, others); status != Status::Ok) return status;
+    const Waiting waiting{round, bytes, Clock::now(), until, others != nullptr};
+    if (const Status status = arrive(waiting, others); status != Status::Ok) return status;
+    return conclude(round, bytes, result);
+}
+
+// Everybody's mailboxes of the round's parity are safe until we arrive in the next round.
+Status Assembly::conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result) {
     if (const Status status = verdict(round, bytes); status != Status::Ok || bytes == 0) return status;
-    // Everybody's mailboxes of this parity are safe until we arrive in the next round.
     for (std::uint32_t desk = 0; desk < config_.size; ++desk) {
-        std::memcpy(result + std::size_t{desk} * bytes, config_.page->mailbox(area_, config_.size, desk, parity),
+        std::memcpy(result + std::size_t{desk} * bytes, config_.page->mailbox(area_, config_.size, desk, round & 1),
                     bytes);
     }
     return Status::Ok;
 }
 
-Status Assembly::arrive(std::uint32_t round, std::uint32_t bytes, Clock::time_point until, OtherHosts* others) {
+Status Assembly::arrive(const Waiting& waiting, OtherHosts* others) {
+    const std::uint32_t round = waiting.round;
     Desk& own = desks_[config_.desk];
-    own.bytes[round & 1].store(bytes, std::memory_order_relaxed);
+    own.bytes[round & 1].store(waiting.bytes, std::memory_order_relaxed);
     own.arrived.store(round + 1, std::memory_order_relaxed);
-    const std::uint64_t unit = bytes == 0 ? kOneMember : kOneMember + kOneGather;
+    const std::uint64_t unit = unit_of(waiting.bytes);
     const std::uint64_t arrivals = area_.arrivals.fetch_add(unit, std::memory_order_acq_rel) + unit;
     const bool full = members_of(arrivals) == count_;
     if (full && others == nullptr) {
@@ -103,37 +111,46 @@ Status Assembly::arrive(std::uint32_t round, std::uint32_t bytes, Clock::time_po
         area_.full.store(round + 1);
         area_.bell.ring();
     }
-    const Waiting waiting{round, unit, Clock::now(), until, others != nullptr};
-    return others != nullptr && config_.desk == config_.present.front() ? lead(waiting, bytes, *others)
-                                                                        : follow(waiting);
+    return others != nullptr && config_.desk == config_.present.front() ? lead(waiting, *others) : follow(waiting);
 }
 
 // Waits for the end of the round.
 Status Assembly::follow(const Waiting& waiting) {
     const Status status = wait([&] { return area_.published.load() != waiting.round; }, waiting.until);
     if (status == Status::Ok) return Status::Ok;
-    if (!withdraw(waiting)) return waiting.meets_others ? follow_leader(waiting) : Status::Ok;
-    return status == Status::Timeout ? timed_out(waiting.round, Clock::now() - waiting.since) : status;
+    if (withdraw(waiting)) {
+        return status == Status::Timeout ? timed_out(waiting.round, Clock::now() - waiting.since) : status;
+    }
+    if (status != Status::Interrupted) return follow_to_the_end(waiting);
+    unseen_ = waiting;
+    return status;
 }
 
-// All of this host have arrived, and the leader is among the other hosts: its outcome is ours, and it has a deadline.
-Status Assembly::follow_leader(const Waiting& waiting) {
+// All of this host have arrived. If the leader is among the other hosts, its outcome is ours, and it has a deadline.
+Status Assembly::follow_to_the_end(const Waiting& waiting) {
     const std::uint32_t leader = config_.present.front();
     const auto ended = [&] { return area_.published.load() != waiting.round; };
     while (!ended()) {
         if (config_.board->gone(leader)) return ended() ? Status::Ok : check_departures();
-        area_.bell.sleep_unless([&] { return ended() || config_.board->gone(leader); }, kUntilRung);
+        area_.bell.sleep_unless([&] { return ended() || config_.board->gone(leader); },
+                                Interruption::slice(kUntilRung));
+        if (Interruption::requested()) {
+            unseen_ = waiting;
+            return Status::Interrupted;
+        }
     }
     return Status::Ok;
 }
 
 // Waits for the members of this host, then meets the other hosts and publishes what came of it.
-Status Assembly::lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& others) {
+Status Assembly::lead(const Waiting& waiting, OtherHosts& others) {
     const std::uint32_t round = waiting.round;
+    const std::uint32_t bytes = waiting.bytes;
     const std::uint32_t parity = round & 1;
     const auto all_here = [&] { return area_.full.load() == round + 1; };
-    if (const Status status = wait(all_here, waiting.until); status != Status::Ok && withdraw(waiting)) {
-        return status == Status::Timeout ? timed_out(round, Clock::now() - waiting.since) : status;
+    const Status came = wait(all_here, waiting.until);
+    if (came != Status::Ok && withdraw(waiting)) {
+        return came == Status::Timeout ? timed_out(round, Clock::now() - waiting.since) : came;
     }
     std::vector<std::byte> ours(count_ * bytes);
     std::vector<std::byte> everybody(std::size_t{config_.size} * bytes);
@@ -142,7 +159,9 @@ Status Assembly::lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& o
         std::memcpy(ours.data() + i * bytes, config_.page->mailbox(area_, config_.size, config_.present[i], parity),
                     bytes);
     }
-    const Status met = others.meet(bytes, complaint, ours.data(), everybody.data(), waiting.until);
+    const Status met = came == Status::Interrupted
+                           ? came
+                           : others.meet(bytes, complaint, ours.data(), everybody.data(), waiting.until);
     if (met == Status::Ok) {
         for (std::uint32_t desk = 0; desk < config_.size && bytes != 0; ++desk) {
             if (std::ranges::binary_search(config_.present, desk)) continue;
@@ -150,15 +169,19 @@ Status Assembly::lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& o
                         everybody.data() + std::size_t{desk} * bytes, bytes);
         }
     } else {
-        const std::string& sentence = last_error();
+        const std::string sentence = met == Status::Interrupted
+                                         ? config_.name + ": rank " + std::to_string(config_.rank) +
+                                               ", which meets the other hosts for this one, was interrupted; call again"
+                                         : last_error();
         const std::size_t length = sentence.copy(area_.verdict_text[parity], kMaxVerdictText);
         area_.verdict_text[parity][length] = '\0';
     }
-    area_.verdict[parity].store(static_cast<std::uint32_t>(met), std::memory_order_relaxed);
+    const Status verdict = met == Status::Interrupted ? Status::Error : met;
+    area_.verdict[parity].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
     area_.arrivals.store(start_of(round + 1), std::memory_order_release);
     area_.published.store(round + 1);
     area_.bell.ring();
-    return Status::Ok;  // the verdict is read like everybody's
+    return met == Status::Interrupted ? met : Status::Ok;  // the verdict is read like everybody's
 }
 
 // `arrivals` is the full count of that round. May be done by several members at once; the first one wins.
@@ -187,14 +210,14 @@ bool Assembly::withdraw(const Waiting& waiting) {
             if (!waiting.meets_others) publish(waiting.round, arrivals);
             return false;
         }
-        if (area_.arrivals.compare_exchange_weak(arrivals, arrivals - waiting.unit)) {
+        if (area_.arrivals.compare_exchange_weak(arrivals, arrivals - unit_of(waiting.bytes))) {
             desks_[config_.desk].arrived.store(waiting.round, std::memory_order_relaxed);
             return true;
         }
     }
 }
 
-// Until `done()`; NotConnected when somebody who is needed is gone, Timeout.
+// Until `done()`; NotConnected when somebody who is needed is gone, Timeout, Interrupted.
 template <typename Done>
 Status Assembly::wait(Done done, Clock::time_point until) {
     if (vigil_.look(done)) return Status::Ok;
@@ -206,7 +229,9 @@ Status Assembly::wait(Done done, Clock::time_point until) {
         }
         const auto now = Clock::now();
         if (now >= until) return Status::Timeout;
-        area_.bell.sleep_unless([&] { return done() || config_.board->departures() != departures; }, until - now);
+        area_.bell.sleep_unless([&] { return done() || config_.board->departures() != departures; },
+                                Interruption::slice(until - now));
+        if (Interruption::requested()) return Status::Interrupted;
     }
     return Status::Ok;
 }

@@ -9,7 +9,8 @@
 // All or nothing: whoever gives up (time-out, somebody is gone) takes its arrival back, unless the round has become
 // complete meanwhile: then it has succeeded. A round that is complete but not published, because the last one died in
 // between, is published by whoever notices. So in every round either all living members succeed or none does, and a
-// member that gave up arrives anew, in the same round, with its next call.
+// member that gave up arrives anew, in the same round, with its next call. A member whose signal handler raises gives
+// up as well; if the round is complete by then, its result is kept for the next call.
 //
 // Across hosts: when all members here have arrived, the lowest rank of this host (the leader) meets the other hosts
 // through `OtherHosts` and publishes the outcome, a failure too.
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,14 +72,21 @@ public:
     bool would_complete() const;  // everybody else is here: the next call will not wait
 
 private:
-    struct Waiting;
+    struct Waiting {
+        std::uint32_t round;
+        std::uint32_t bytes;  // of our part; 0 = a barrier
+        Clock::time_point since;
+        Clock::time_point until;
+        bool meets_others;
+    };
 
     Status pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
                 OtherHosts* others);
-    Status arrive(std::uint32_t round, std::uint32_t bytes, Clock::time_point until, OtherHosts* others);
+    Status arrive(const Waiting& waiting, OtherHosts* others);
     Status follow(const Waiting& waiting);
-    Status follow_leader(const Waiting& waiting);
-    Status lead(const Waiting& waiting, std::uint32_t bytes, OtherHosts& others);
+    Status follow_to_the_end(const Waiting& waiting);
+    Status lead(const Waiting& waiting, OtherHosts& others);
+    Status conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result);
     template <typename Done>
     Status wait(Done done, Clock::time_point until);
     bool withdraw(const Waiting& waiting);
@@ -94,6 +103,9 @@ private:
     const std::uint64_t count_;  // members here
     Turn turn_;                  // calls of one process
     Vigil vigil_;                // under `turn_`
+    // Under `turn_`: a round that has all its members, us too, but whose end we have not seen because a signal handler
+    // raised. The next call that does the same takes its result.
+    std::optional<Waiting> unseen_;
 };
 
 }  // namespace memfabric

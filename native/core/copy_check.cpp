@@ -101,22 +101,58 @@ Status CopyCheck::check_outside(const char* side, Extent extent, Classes wanted,
     return region->space->slots().check(side, extent, kAnyMemory, type_name);
 }
 
-Status CopyCheck::recheck_all(const std::vector<Piece>& pieces, const Admission& admission) const {
+Owners CopyCheck::other_owners(const Piece& piece) const {
+    Owners others;
+    add_owner(source_of(piece), others);
+    add_owner(target_of(piece), others);
+    return others;
+}
+
+Owners CopyCheck::other_owners(const std::vector<Piece>& pieces) const {
+    Owners others;
     for (const Piece& piece : pieces) {
-        if (const Status status = recheck_all(piece, admission); status != Status::Ok) return status;
+        add_owner(source_of(piece), others);
+        add_owner(target_of(piece), others);
+    }
+    return others;
+}
+
+Owners CopyCheck::other_owners(const Rectangle& rectangle) const {
+    Owners others;
+    add_owner(source_of(rectangle), others);
+    add_owner(target_of(rectangle), others);
+    return others;
+}
+
+void CopyCheck::add_owner(Extent extent, Owners& others) const {
+    if (layout_.contains(extent.address)) return;
+    const Region* region = RegionTable::process().first_touched(extent.address, extent.size_bytes);
+    if (region == nullptr) return;
+    std::shared_ptr<Space> owner = region->space->weak_from_this().lock();
+    if (owner != nullptr && std::ranges::find(others, owner) == others.end()) others.push_back(std::move(owner));
+}
+
+Status CopyCheck::recheck_all(const std::vector<Piece>& pieces, const Admission& admission,
+                              const Owners& others) const {
+    for (const Piece& piece : pieces) {
+        if (const Status status = recheck_all(piece, admission, others); status != Status::Ok) return status;
     }
     return Status::Ok;
 }
 
-Status CopyCheck::recheck(Extent source, Extent target, const Admission& admission) const {
+Status CopyCheck::recheck(Extent source, Extent target, const Admission& admission, const Owners& others) const {
     if (const Status status = openness_.recheck(admission.since); status != Status::Ok) return status;
-    if (const Status status = recheck_side(source, admission); status != Status::Ok) return status;
-    return recheck_side(target, admission);
+    if (const Status status = recheck_side(source, admission, others); status != Status::Ok) return status;
+    return recheck_side(target, admission, others);
 }
 
-Status CopyCheck::recheck_side(Extent extent, const Admission& admission) const {
+Status CopyCheck::recheck_side(Extent extent, const Admission& admission, const Owners& others) const {
     if (layout_.contains(extent.address)) return slots_.recheck(extent, admission.since);
     if (!admission.touches_other_object) return Status::Ok;
+    for (const auto& other : others) {
+        if (other->layout().contains(extent.address)) return other->slots().recheck(extent, admission.since);
+    }
+    if (!others.empty()) return Status::Ok;  // plain memory
     const Region* region = RegionTable::process().first_touched(extent.address, extent.size_bytes);
     return region == nullptr ? Status::Ok : region->space->slots().recheck(extent, admission.since);
 }

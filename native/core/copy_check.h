@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,14 @@
 
 namespace memfabric {
 
+class Space;
+
 struct Admission {
     std::uint64_t since = RevocationClock::now();
-    bool touches_other_object = false;  // a side lies in another object's range: see Space::run for the consequence
+    bool touches_other_object = false;  // a side lies in another object's range
 };
+
+using Owners = std::vector<std::shared_ptr<Space>>;
 
 // Thread contract: any thread that holds a Grace::Guard. What `admit` accepted stays mapped until the guard is left or
 // renewed, and after a renewal if `recheck` accepts it.
@@ -34,11 +39,17 @@ public:
     Status admit(const std::vector<Piece>& pieces, std::uint32_t type, Admission& admission) const;
     Status admit(const Rectangle& rectangle, std::uint32_t type, Admission& admission) const;
 
+    // The other objects in whose ranges sides lie. Under the guard of the admission.
+    Owners other_owners(const Piece& piece) const;
+    Owners other_owners(const std::vector<Piece>& pieces) const;
+    Owners other_owners(const Rectangle& rectangle) const;
+
+    // `others` are needed once the guard was renewed: by then their ranges may belong to newer objects.
     template <typename Request>
-    Status recheck(const Request& request, const Admission& admission) const {
+    Status recheck(const Request& request, const Admission& admission, const Owners& others) const {
         if (RevocationClock::now() == admission.since) [[likely]]
             return Status::Ok;
-        return recheck_all(request, admission);
+        return recheck_all(request, admission, others);
     }
 
 private:
@@ -48,12 +59,13 @@ private:
     Status check_outside(const char* side, Extent extent, Classes wanted, const char* type_name,
                          Admission& admission) const;
     template <typename Request>  // Piece or Rectangle
-    Status recheck_all(const Request& request, const Admission& admission) const {
-        return recheck(source_of(request), target_of(request), admission);
+    Status recheck_all(const Request& request, const Admission& admission, const Owners& others) const {
+        return recheck(source_of(request), target_of(request), admission, others);
     }
-    Status recheck_all(const std::vector<Piece>& pieces, const Admission& admission) const;
-    Status recheck(Extent source, Extent target, const Admission& admission) const;
-    Status recheck_side(Extent extent, const Admission& admission) const;
+    Status recheck_all(const std::vector<Piece>& pieces, const Admission& admission, const Owners& others) const;
+    Status recheck(Extent source, Extent target, const Admission& admission, const Owners& others) const;
+    Status recheck_side(Extent extent, const Admission& admission, const Owners& others) const;
+    void add_owner(Extent extent, Owners& others) const;
 
     const Layout& layout_;
     const SlotTable& slots_;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/interruption.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -69,6 +70,7 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
                             config_.object_name.c_str(), name.c_str());
             }
             std::this_thread::yield();
+            if (Interruption::requested()) return Status::Interrupted;
         }
         if (area == nullptr) return Status::NoResources;
         if (area->size != size) {

@@ -31,14 +31,11 @@ const Region* RegionTable::first_touched(std::uintptr_t address, std::size_t siz
 
 template <typename Change>
 void RegionTable::publish(Change change) {
-    std::unique_ptr<const Regions> old;
-    {
-        const std::lock_guard lock(writers_);
-        auto regions = std::make_unique<Regions>(*regions_.load(std::memory_order_relaxed));
-        change(*regions);
-        old.reset(regions_.exchange(regions.release(), std::memory_order_seq_cst));
-    }
-    Grace::synchronize();
+    const std::lock_guard lock(writers_);
+    auto regions = std::make_unique<Regions>(*regions_.load(std::memory_order_relaxed));
+    change(*regions);
+    const Regions* before = regions_.exchange(regions.release(), std::memory_order_seq_cst);
+    retired_.put(std::shared_ptr<const Regions>(before));
 }
 
 void RegionTable::add(Region region) {
@@ -51,6 +48,7 @@ void RegionTable::remove(std::uintptr_t base) {
     publish([base](Regions& regions) {
         std::erase_if(regions, [base](const Region& region) { return region.base == base; });
     });
+    Grace::synchronize();
 }
 
 void RegionTable::before_fork() { process().writers_.lock(); }

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "core/retirement.h"
+
 namespace memfabric {
 
 class Space;
@@ -37,7 +39,7 @@ private:
 
     RegionTable();
     template <typename Change>
-    void publish(Change change);
+    void publish(Change change);  // does not wait
 
     static void before_fork();
     static void after_fork_in_parent();
@@ -45,6 +47,7 @@ private:
 
     std::mutex writers_;
     std::atomic<const Regions*> regions_;
+    Retirement retired_;  // under `writers_`
 };
 
 }  // namespace memfabric

@@ -34,6 +34,7 @@ struct Slot {
     std::atomic<std::uint64_t> revoked_at{0};  // on the revocation clock
 
     // Under the space's mapping mutex.
+    std::uint64_t draining = 0;                        // the grace period after which detached memory may go; 0 = none
     std::array<std::uint64_t, kTiers> mapped_bytes{};  // more than allocated while views pin what was detached
     std::uint32_t pins = 0;                            // views of this rank's memory
 

@@ -9,6 +9,7 @@
 
 #include "core/grace.h"
 #include "core/last_error.h"
+#include "core/patience.h"
 #include "core/shared_ranges.h"
 
 namespace memfabric {
@@ -30,6 +31,7 @@ Status SlotTable::check_rank(std::uint32_t rank) const {
 Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
                          std::uint64_t size_bytes) {
     if (const Status status = check_rank(rank); status != Status::Ok) return status;
+    drain(rank);
     const std::lock_guard lock(mapping_);
     if (reservation_ == nullptr) {
         return fail(Status::InvalidParam, "%s: the handle is closed", object_name_.c_str());
@@ -91,23 +93,53 @@ Status SlotTable::detach(std::uint32_t rank) {
     }
     const std::lock_guard lock(mapping_);
     for (auto& allocated : slot.allocated_bytes) allocated.store(0, std::memory_order_seq_cst);
-    Grace::synchronize();
-    if (slot.pins == 0) trim(rank);
+    if (slot.draining == 0) ++draining_;
+    slot.draining = Grace::begin_period();
+    collect(rank);
     return Status::Ok;
+}
+
+bool SlotTable::collect() {
+    const std::lock_guard lock(mapping_);
+    for (std::uint32_t rank = 0; rank < layout_.capacity() && draining_ != 0; ++rank) collect(rank);
+    return draining_ == 0;
+}
+
+// With the lock held. False while copies may still use what was detached.
+bool SlotTable::collect(std::uint32_t rank) {
+    Slot& slot = slots_[rank];
+    if (slot.draining == 0) return true;
+    if (!Grace::has_ended(slot.draining)) return false;
+    slot.draining = 0;
+    --draining_;
+    if (slot.pins == 0) trim(rank);
+    return true;
+}
+
+void SlotTable::drain(std::uint32_t rank) {
+    for (Patience patience;; patience.wait()) {
+        const std::lock_guard lock(mapping_);
+        if (rank >= layout_.capacity() || collect(rank)) return;
+    }
 }
 
 void SlotTable::detach_all(const std::string& reason) {
     for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
         if (live(rank)) static_cast<void>(revoke(rank, reason));
     }
-    const std::lock_guard lock(mapping_);
-    for (Slot& slot : slots_) {
-        for (auto& allocated : slot.allocated_bytes) allocated.store(0, std::memory_order_seq_cst);
+    {
+        const std::lock_guard lock(mapping_);
+        for (Slot& slot : slots_) {
+            for (auto& allocated : slot.allocated_bytes) allocated.store(0, std::memory_order_seq_cst);
+        }
     }
     Grace::synchronize();
+    const std::lock_guard lock(mapping_);
     for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
+        slots_[rank].draining = 0;
         if (slots_[rank].pins == 0) trim(rank);
     }
+    draining_ = 0;
 }
 
 Status SlotTable::pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes, std::byte*& data) {
@@ -130,7 +162,7 @@ Status SlotTable::pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::
 void SlotTable::unpin(std::uint32_t rank) {
     const std::lock_guard lock(mapping_);
     --pins_;
-    if (--slots_[rank].pins == 0) trim(rank);
+    if (--slots_[rank].pins == 0 && collect(rank)) trim(rank);
 }
 
 bool SlotTable::pinned() const {

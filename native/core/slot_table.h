@@ -19,7 +19,8 @@
 namespace memfabric {
 
 // Thread contract: every method may be called from any thread. `check` and `recheck` never block and need a
-// Grace::Guard; changes of the mapping take turns and may wait for running copies, so they must not hold a guard.
+// Grace::Guard. Nothing else waits for running copies but `drain`, `attach` (which drains) and `detach_all`: they must
+// not hold a guard, nor a lock that anybody else needs.
 class SlotTable {
 public:
     SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,
@@ -33,8 +34,10 @@ public:
     // From now on copies that touch the rank fail with NotConnected and this reason; running ones fail soon. At once.
     Status revoke(std::uint32_t rank, const std::string& reason);
 
-    // Revokes if nobody did, lets running copies leave and takes the memory away, or leaves that to the last view.
+    // Revokes if nobody did, and takes the memory away as soon as running copies and views have let go of it. At once.
     Status detach(std::uint32_t rank);
+    bool collect();                  // takes away what nobody uses any more; true if nothing is left to be taken away
+    void drain(std::uint32_t rank);  // waits until running copies have let go of what was detached
     void detach_all(const std::string& reason);
 
     Status pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes, std::byte*& data);
@@ -57,6 +60,7 @@ private:
     Classes classes_of(const SlotPlace& place) const;
     Status not_live(std::uint32_t rank) const;
     Status outside(const char* side, Extent extent, const SlotPlace& place, std::uint64_t allocated_bytes) const;
+    bool collect(std::uint32_t rank);
     void trim(std::uint32_t rank);
     void end_own_ranges(Tier tier, std::uint64_t from_offset);
 
@@ -66,9 +70,10 @@ private:
 
     std::vector<Slot> slots_;
     mutable std::mutex presence_;  // reasons and changes of presence; held for moments only
-    mutable std::mutex mapping_;   // changes of the mapping and pins; held while running copies are waited for
+    mutable std::mutex mapping_;   // changes of the mapping and pins; held for moments only
     std::unique_ptr<Reservation> reservation_;
     std::uint64_t pins_ = 0;
+    std::uint32_t draining_ = 0;  // slots
 
     struct OwnRange {
         Tier tier;

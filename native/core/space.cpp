@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/grace.h"
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "core/region_table.h"
 
@@ -121,7 +122,8 @@ void Space::close() {
         const std::lock_guard lock(stream_mutex_);
         stream = std::move(stream_);
     }
-    if (stream != nullptr) stream->close();  // what was queued fails, because the object is closed
+    const DeferredInterruption deferred;
+    if (stream != nullptr) static_cast<void>(stream->close());  // what was queued fails, because the object is closed
     retire();
 }
 

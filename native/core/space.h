@@ -25,9 +25,9 @@
 
 namespace memfabric {
 
-// Thread contract: every method may be called from any thread. Copies block for their bytes only; `detach` and `close`
-// wait for running copies (one chunk of a large one), `wait` for queued ones; nothing else blocks. Every failure
-// leaves a sentence in the thread's last error.
+// Thread contract: every method may be called from any thread. Copies block for their bytes only; `attach`, `drain` and
+// `close` wait for running copies (one chunk of a large one), `wait` for queued ones; nothing else blocks. Every
+// failure leaves a sentence in the thread's last error.
 class Space : public std::enable_shared_from_this<Space> {
 public:
     struct Config {
@@ -51,6 +51,8 @@ public:
     Status enliven(std::uint32_t rank);
     Status revoke(std::uint32_t rank, const std::string& reason);
     Status detach(std::uint32_t rank);
+    bool collect() { return slots_.collect(); }
+    void drain(std::uint32_t rank) { slots_.drain(rank); }
 
     Status open() { return openness_.open(); }  // this rank has joined
     Status shut(Status code, const std::string& sentence) { return openness_.shut(code, sentence); }  // left or evicted

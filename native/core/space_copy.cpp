@@ -14,6 +14,7 @@
 #include "core/chunked_move.h"
 #include "core/grace.h"
 #include "core/last_error.h"
+#include "core/pause_point.h"
 #include "core/space.h"
 
 namespace memfabric {
@@ -24,11 +25,14 @@ Status Space::run(const Request& request, std::uint32_t type) {
     Admission admission;
     if (const Status status = check_.admit(request, type, admission); status != Status::Ok) [[unlikely]]
         return status;
+    Owners others;
     return move_chunked(engine_, request, [&](bool more) {
-        // Between chunks others may unmap; `recheck` then finds out. Memory of another object cannot be rechecked like
-        // that, its range may belong to a newer object by then: such copies keep their guard.
-        if (more && !admission.touches_other_object) guard.renew();
-        return check_.recheck(request, admission);
+        if (more) {  // between chunks others may unmap; `recheck` then finds out
+            PausePoint::reach("space.copy.between_chunks");
+            if (admission.touches_other_object && others.empty()) others = check_.other_owners(request);
+            guard.renew();
+        }
+        return check_.recheck(request, admission, others);
     });
 }
 

@@ -21,6 +21,8 @@ enum class [[nodiscard]] Status : int {
     PartialFailed = -2012,
     NotConnected = -2014,
     BufferTooSmall = -2015,
+
+    Interrupted = 1,  // never leaves the library: a signal handler raised, and the exception comes out instead
 };
 
 }  // namespace memfabric

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/blocked_signals.h"
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "core/stream_registry.h"
 
@@ -43,18 +44,40 @@ struct Stream::Queue {
     Failure first_failure;
     std::vector<Listener> listeners;
     bool closing = false;
+    bool started = false;
+    bool ended = false;  // the thread has nothing more to do
     std::mutex joining;  // held by whoever joins, so that a second `close` returns after the thread has ended, too
     std::thread thread;
 
     void run();
+    Status wait(std::unique_lock<std::mutex>& lock, Timeout timeout, const std::function<bool()>& reached);
 };
+
+// Timeout without a sentence. An interruption looks around without the lock, which the thread needs.
+Status Stream::Queue::wait(std::unique_lock<std::mutex>& lock, Timeout timeout, const std::function<bool()>& reached) {
+    constexpr std::chrono::hours kUntilWoken{24};
+    const auto until = std::chrono::steady_clock::now() + timeout.value_or(kUntilWoken);
+    while (!reached()) {
+        const auto left = timeout ? until - std::chrono::steady_clock::now() : kUntilWoken;
+        if (left <= std::chrono::nanoseconds::zero()) return Status::Timeout;
+        if (progress.wait_for(lock, Interruption::slice(left), reached)) break;
+        lock.unlock();
+        const bool interrupted = Interruption::requested();
+        lock.lock();
+        if (interrupted) return Status::Interrupted;
+    }
+    return Status::Ok;
+}
 
 void Stream::Queue::run() {
     pthread_setname_np(pthread_self(), "mf-stream");
     std::unique_lock lock(mutex);
     while (true) {
         work.wait(lock, [this] { return closing || !tasks.empty(); });
-        if (tasks.empty()) return;
+        if (tasks.empty()) {
+            ended = true;
+            return progress.notify_all();
+        }
         Task task = std::move(tasks.front());
         tasks.pop_front();
         lock.unlock();
@@ -81,8 +104,11 @@ std::shared_ptr<Stream> Stream::make() {
 
 std::shared_ptr<Stream> Stream::find(std::uint64_t handle) { return StreamRegistry::process().find(handle); }
 
-void Stream::close_all() {
-    for (const auto& stream : StreamRegistry::process().all()) stream->close();
+Status Stream::close_all() {
+    for (const auto& stream : StreamRegistry::process().all()) {
+        if (const Status status = stream->close(); status != Status::Ok) return status;
+    }
+    return Status::Ok;
 }
 
 Stream::Stream(std::uint64_t handle) : handle_(handle), queue_(std::make_unique<Queue>()) {}
@@ -92,7 +118,8 @@ Stream::~Stream() {
         static_cast<void>(queue_.release());  // destroying the parent's thread or its condition variables would hang
         return;
     }
-    close();
+    const DeferredInterruption deferred;
+    static_cast<void>(close());
 }
 
 Status Stream::check_process() const {
@@ -110,10 +137,11 @@ Status Stream::submit(Task task, std::uint64_t& sequence) {
                     "stream %" PRIu64 " has %" PRIu64 " copies waiting, the most it takes; wait for some", handle_,
                     kMaxPending);
     }
-    if (!queue_->thread.joinable()) {
+    if (!queue_->started) {
         try {
             const BlockedSignals blocked;
             queue_->thread = std::thread([queue = queue_.get()] { queue->run(); });
+            queue_->started = true;
         } catch (const std::system_error& error) {
             return fail(Status::NoResources, "stream %" PRIu64 " cannot start its thread: %s", handle_, error.what());
         }
@@ -139,14 +167,10 @@ std::uint64_t Stream::completed() const {
 Status Stream::wait_for(std::uint64_t sequence, Timeout timeout) const {
     if (const Status status = check_process(); status != Status::Ok) return status;
     std::unique_lock lock(queue_->mutex);
-    const auto reached = [&] { return queue_->completed >= sequence; };
-    if (!timeout) {
-        queue_->progress.wait(lock, reached);
-    } else if (!queue_->progress.wait_for(lock, *timeout, reached)) {
-        return fail(Status::Timeout, "stream %" PRIu64 " has ended %" PRIu64 " of %" PRIu64 " copies after %.3f s",
-                    handle_, queue_->completed, sequence, std::chrono::duration<double>(*timeout).count());
-    }
-    return Status::Ok;
+    const Status status = queue_->wait(lock, timeout, [&] { return queue_->completed >= sequence; });
+    if (status != Status::Timeout) return status;
+    return fail(status, "stream %" PRIu64 " has ended %" PRIu64 " of %" PRIu64 " copies after %.3f s", handle_,
+                queue_->completed, sequence, std::chrono::duration<double>(*timeout).count());
 }
 
 Status Stream::wait(Timeout timeout) {
@@ -184,13 +208,16 @@ Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     return Status::Ok;
 }
 
-void Stream::close() {
-    if (mark_.in_forked_child()) return;
+Status Stream::close() {
+    if (mark_.in_forked_child()) return Status::Ok;
     StreamRegistry::process().remove(handle_);
     {
-        const std::lock_guard lock(queue_->mutex);
+        std::unique_lock lock(queue_->mutex);
         queue_->closing = true;
         queue_->work.notify_one();
+        const bool started = queue_->started;
+        const Status status = queue_->wait(lock, std::nullopt, [&] { return !started || queue_->ended; });
+        if (status != Status::Ok) return status;
     }
     const std::lock_guard joining(queue_->joining);
     if (queue_->thread.joinable()) queue_->thread.join();
@@ -198,6 +225,7 @@ void Stream::close() {
     std::ranges::for_each(queue_->listeners,
                           &Queue::Listener::ring);  // for work that now never comes: nobody shall wait for it
     queue_->listeners.clear();
+    return Status::Ok;
 }
 
 }  // namespace memfabric

@@ -30,7 +30,7 @@ public:
 
     static std::shared_ptr<Stream> make();
     static std::shared_ptr<Stream> find(std::uint64_t handle);  // nullptr: no open stream has this handle
-    static void close_all();
+    static Status close_all();
 
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -42,7 +42,7 @@ public:
     std::uint64_t submitted() const;
     std::uint64_t completed() const;
 
-    // Until the tasks up to `sequence` have ended. Timeout if they have not by then.
+    // Until the tasks up to `sequence` have ended. Timeout if they have not by then, Interrupted.
     Status wait_for(std::uint64_t sequence, Timeout timeout = std::nullopt) const;
 
     // Until everything submitted so far has ended; returns and forgets the first failure since the last `wait`.
@@ -52,8 +52,8 @@ public:
     // A new eventfd that becomes readable when the tasks up to `sequence` have ended. The caller closes it.
     Status notify_fd(std::uint64_t sequence, int& fd) const;
 
-    // Takes no new work, finishes what was submitted, joins the thread. Idempotent.
-    void close();
+    // Takes no new work, finishes what was submitted, joins the thread. Idempotent. Interrupted: it will end later.
+    Status close();
 
     static constexpr std::uint64_t kMaxPending = std::uint64_t{1} << 20;
 

@@ -10,6 +10,7 @@
 #include "core/heartbeat.h"
 #include "core/space.h"
 #include "core/stream.h"
+#include "python_module/gil.h"
 #include "transfer/ticket.h"
 #include "transfer/transfer_engine.h"
 
@@ -21,12 +22,19 @@ struct SpaceObject {
 
     explicit SpaceObject(const Space::Config& config);
     ~SpaceObject() {
+        const ReleasedGil released(ReleasedGil::kWait);  // it waits for running copies
         if (space != nullptr) space->close();
+        space.reset();
     }
 };
 
 struct StreamObject {
     std::shared_ptr<Stream> stream = Stream::make();
+
+    ~StreamObject() {
+        const ReleasedGil released(ReleasedGil::kWait);  // it waits for queued copies
+        stream.reset();
+    }
 };
 
 struct HeartbeatObject {
@@ -37,7 +45,7 @@ struct TransferObject {
     std::shared_ptr<TransferEngine> engine = std::make_shared<TransferEngine>();
 
     ~TransferObject() {
-        const nanobind::gil_scoped_release released;  // it waits for peers, and threads of ours may want the GIL
+        const ReleasedGil released(ReleasedGil::kWait);  // it waits for peers, and threads of ours may want the GIL
         engine.reset();
     }
 };

@@ -10,6 +10,7 @@
 
 #include "python_module/bindings.h"
 #include "python_module/fast_arguments.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
 
@@ -22,10 +23,8 @@ namespace {
 constexpr std::uint64_t kKeepGilBytes = 64 * 1024;
 
 template <typename Copy>
-int run(bool keep_gil, Copy copy) {
-    if (keep_gil) return static_cast<int>(copy());
-    const nb::gil_scoped_release released;
-    return static_cast<int>(copy());
+Status run(bool keep_gil, Copy copy) {
+    return keep_gil ? copy() : without_gil(copy);
 }
 
 PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t positional_count, PyObject* keyword_names) {
@@ -52,14 +51,15 @@ PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t posit
         return nullptr;
     }
     Space& space = *nb::inst_ptr<SpaceObject>(self)->space;
-    return PyLong_FromLong(
-        run(size <= kKeepGilBytes, [&] { return space.copy(source, target, size, type, flags, stream); }));
+    const Status status =
+        run(size <= kKeepGilBytes, [&] { return space.copy(source, target, size, type, flags, stream); });
+    return status == Status::Interrupted ? nullptr : PyLong_FromLong(static_cast<int>(status));
 }
 
 int copy_data_batch(SpaceObject& self, const NumberList& sources, const NumberList& targets, const NumberList& sizes,
                     U64 count, U32 type, U64 flags, U64 stream) {
     const BatchArrays batch{sources.numbers(), targets.numbers(), sizes.numbers()};
-    return run(false, [&] { return self.space->copy_batch(batch, count, type, flags, stream); });
+    return code_of(without_gil([&] { return self.space->copy_batch(batch, count, type, flags, stream); }));
 }
 
 int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U64 target_pitch, U64 width, U64 height,
@@ -67,11 +67,11 @@ int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U6
     const Rectangle rectangle{reinterpret_cast<std::byte*>(target.value),       target_pitch,  //
                               reinterpret_cast<const std::byte*>(source.value), source_pitch, width, height};
     const bool small = width <= kKeepGilBytes && height <= kKeepGilBytes && width * height <= kKeepGilBytes;
-    return run(small, [&] { return self.space->copy_2d(rectangle, type, flags); });
+    return code_of(run(small, [&] { return self.space->copy_2d(rectangle, type, flags); }));
 }
 
 int wait(SpaceObject& self) {
-    return run(false, [&] { return self.space->wait(); });
+    return code_of(without_gil([&] { return self.space->wait(); }));
 }
 
 constexpr const char* kCopyDataDoc =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "store/frame_exchange.h"
 #include "store/gather_frame.h"
@@ -77,7 +78,7 @@ PyObject* gather(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         while (true) {
             FrameExchange::End end;
             {
-                const nb::gil_scoped_release released;
+                const ReleasedGil released;
                 end = exchange.run();
             }
             switch (end) {

@@ -5,6 +5,7 @@
 
 #include "core/heartbeat.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
 
@@ -21,8 +22,7 @@ void init(HeartbeatObject* self, int fd, const nb::bytes& payload, U32 interval_
 }
 
 void stop(HeartbeatObject& self) {
-    const nb::gil_scoped_release released;
-    self.heartbeat->stop();
+    finish_without_gil([&] { self.heartbeat->stop(); });
 }
 
 }  // namespace

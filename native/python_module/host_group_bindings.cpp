@@ -16,6 +16,7 @@
 #include "core/host_group.h"
 #include "core/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
 
@@ -35,11 +36,14 @@ public:
 
     Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
                 Assembly::Clock::time_point until) override {
-        const nb::gil_scoped_acquire acquired;
+        const AcquiredGil acquired;
         try {
             const double left = Seconds(until - Assembly::Clock::now()).count();
-            const nb::bytes all = nb::cast<nb::bytes>(
-                meet_(bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left));
+            const nb::object arguments = nb::make_tuple(
+                bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left);
+            PyObject* const answer = call_from_core(meet_.ptr(), arguments.ptr());
+            if (answer == nullptr) throw nb::python_error();
+            const nb::bytes all = nb::cast<nb::bytes>(nb::steal(answer));
             if (all.size() != std::size_t{bytes} * rank_size) {
                 return fail(Status::Error, "the meeting of the hosts gave %zu bytes instead of %zu", all.size(),
                             std::size_t{bytes} * rank_size);
@@ -47,6 +51,10 @@ public:
             if (bytes != 0) std::memcpy(everybody, all.c_str(), all.size());
             return Status::Ok;
         } catch (nb::python_error& error) {
+            if (Interruption::possible() && !error.matches(PyExc_Exception)) {  // a signal handler's, on this thread
+                error.restore();
+                return Status::Interrupted;
+            }
             const nb::object value = nb::borrow(error.value());
             set_last_error(text_of(value));
             return nb::hasattr(value, "code") ? static_cast<Status>(nb::cast<int>(nb::int_(value.attr("code"))))
@@ -87,11 +95,7 @@ void init(HostGroupObject* self, int fd, U32 rank, U32 rank_size, std::vector<st
     raise_if_failed(ControlPage::open(fd, rank_size, page));
     const HostGroup::Config config{rank, rank_size, std::move(members), object_name};
     std::unique_ptr<HostGroup> group;
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return HostGroup::join(std::move(page), config, group);
-    }();
-    raise_if_failed(status);
+    raise_if_failed(without_gil([&] { return HostGroup::join(std::move(page), config, group); }));
     std::shared_ptr<MeetingOfHosts> others;
     if (!meet.is_none()) {
         others = std::make_shared<MeetingOfHosts>(meet);
@@ -107,8 +111,7 @@ int barrier(HostGroupObject& self) {
     if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
     const auto group = self.group;
     const auto others = self.others;
-    const nb::gil_scoped_release released;
-    return static_cast<int>(group->barrier(self.timeout, others.get()));
+    return code_of(without_gil([&] { return group->barrier(self.timeout, others.get()); }));
 }
 
 [[noreturn]] void raise_runtime_error(const char* call) {
@@ -132,11 +135,7 @@ nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, const char* call, 
     const nb::object result = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t{ranks} * bytes));
     if (!result.is_valid()) throw nb::python_error();
     auto* target = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(result.ptr()));
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return gather(target);
-    }();
-    if (status != Status::Ok) raise_runtime_error(call);
+    if (code_of(without_gil([&] { return gather(target); })) != 0) raise_runtime_error(call);
     return result;
 }
 
@@ -154,10 +153,11 @@ nb::object all_gather(HostGroupObject& self, const nb::bytes& data) {
 int subgroup_barrier(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id) {
     if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
     const auto group = self.group;
-    const nb::gil_scoped_release released;
-    Assembly* subgroup = nullptr;
-    const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
-    return static_cast<int>(status != Status::Ok ? status : subgroup->barrier(Assembly::Clock::now() + self.timeout));
+    return code_of(without_gil([&] {
+        Assembly* subgroup = nullptr;
+        const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
+        return status != Status::Ok ? status : subgroup->barrier(Assembly::Clock::now() + self.timeout);
+    }));
 }
 
 nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id,
@@ -166,11 +166,8 @@ nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U3
     const std::uint32_t bytes = checked_size(self, data.size(), call);
     const auto group = self.group;
     Assembly* subgroup = nullptr;
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
-    }();
-    if (status != Status::Ok) raise_runtime_error(call);
+    const Status found = without_gil([&] { return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup); });
+    if (code_of(found) != 0) raise_runtime_error(call);
     return gathered(rank_size, bytes, call, [&](std::byte* result) {
         return subgroup->all_gather(data_of(data), bytes, result, Assembly::Clock::now() + self.timeout);
     });
@@ -180,7 +177,7 @@ void leave(HostGroupObject& self) {
     auto group = std::exchange(self.group, nullptr);
     auto others = std::exchange(self.others, nullptr);
     if (group == nullptr) return;
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     group->leave();
     group.reset();
 }

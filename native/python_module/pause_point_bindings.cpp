@@ -8,6 +8,7 @@
 
 #include "core/pause_point.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 
 namespace nb = nanobind;
 
@@ -17,7 +18,7 @@ void bind_pause_point(nb::module_& module) {
     module.def(
         "_pause_point",
         [](const char* name) {
-            const nb::gil_scoped_release released;
+            const ReleasedGil released;
             PausePoint::reach(name);
         },
         nb::arg("name"), "A place where a test can hold this thread; nothing happens otherwise.");
@@ -27,7 +28,7 @@ void bind_pause_point(nb::module_& module) {
     module.def(
         "_wait_until_held",
         [](const std::string& name, double timeout_s) {
-            const nb::gil_scoped_release released;
+            const ReleasedGil released;
             return PausePoint::wait_until_held(
                 name, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_s)));
         },

@@ -7,6 +7,7 @@
 #include "core/segment.h"
 #include "core/stream.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
 
@@ -22,9 +23,11 @@ std::pair<int, std::uint64_t> make_segment(U64 size, bool want_huge, int numa_no
 }
 
 void shut_down() {
-    const nb::gil_scoped_release released;
-    Stream::close_all();
-    CopyEngine::process().shut_down();
+    raise_if_failed(without_gil([] {
+        const Status status = Stream::close_all();
+        if (status == Status::Ok) CopyEngine::process().shut_down();
+        return status;
+    }));
 }
 
 }  // namespace

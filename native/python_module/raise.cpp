@@ -11,6 +11,7 @@ namespace nb = nanobind;
 namespace memfabric::python {
 
 void raise(Status status) {
+    if (status == Status::Interrupted) throw nb::python_error();
     const nb::object failure_of = nb::module_::import_("memfabric_hybrid.errors").attr("failure_of");
     const nb::object error = failure_of(static_cast<int>(status), take_last_error());
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());

@@ -7,7 +7,8 @@
 
 namespace memfabric::python {
 
-// Moves the thread's last error into the exception: a failure that Python handles must not look like one it did not.
+// What a signal handler raised comes out as it is. Otherwise moves the thread's last error into the exception: a
+// failure that Python handles must not look like one it did not.
 [[noreturn]] void raise(Status status);
 
 inline void raise_if_failed(Status status) {

@@ -8,6 +8,7 @@
 
 #include "core/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
 
@@ -29,29 +30,25 @@ Tier tier_of(U32 number) {
 }
 
 void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 slot_offset, U64 size) {
-    raise_if_failed(self.space->attach(rank, tier_of(tier), fd, fd_offset, slot_offset, size));
+    const Tier known = tier_of(tier);
+    raise_if_failed(without_gil([&] { return self.space->attach(rank, known, fd, fd_offset, slot_offset, size); }));
 }
 
-// These two wait for running copies, which may belong to threads that want the GIL next.
-void detach(SpaceObject& self, U32 rank) {
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return self.space->detach(rank);
-    }();
-    raise_if_failed(status);
-}
-
+// Waits for running copies, which may belong to threads that want the GIL next.
 void close(SpaceObject& self) {
-    const nb::gil_scoped_release released;
-    self.space->close();
+    finish_without_gil([&] { self.space->close(); });
 }
 
 Bytes view(SpaceObject& self, U32 rank, U32 tier, U64 offset, U64 size) {
     std::shared_ptr<View> view;
-    raise_if_failed(self.space->view(rank, tier_of(tier), offset, size, view));
+    const Tier known = tier_of(tier);
+    raise_if_failed(without_gil([&] { return self.space->view(rank, known, offset, size, view); }));
     std::byte* data = view->data();
     auto* pin = new std::shared_ptr<View>(std::move(view));
-    const nb::capsule owner(pin, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<View>*>(pointer); });
+    const nb::capsule owner(pin, [](void* pointer) noexcept {
+        const ReleasedGil released(ReleasedGil::kWait);  // the last one gives addresses back, after running copies
+        delete static_cast<std::shared_ptr<View>*>(pointer);
+    });
     return Bytes(data, {static_cast<std::size_t>(size)}, owner);
 }
 
@@ -72,7 +69,9 @@ bool is_live(const SpaceObject& self, U32 rank) {
 
 }  // namespace
 
-SpaceObject::SpaceObject(const Space::Config& config) { raise_if_failed(Space::make(config, space)); }
+SpaceObject::SpaceObject(const Space::Config& config) {
+    raise_if_failed(without_gil([&] { return Space::make(config, space); }));
+}
 
 void bind_space(nb::module_& module) {
     nb::class_<SpaceObject> space(
@@ -98,10 +97,18 @@ void bind_space(nb::module_& module) {
             },
             nb::arg("rank"), nb::arg("reason"),
             "The rank is gone: copies that touch it fail with -2014 and this reason from now on. Does not wait.")
-        .def("_detach", &detach, nb::arg("rank"),
-             "Revoke if that has not happened, wait until running copies have left, take the rank's memory away. "
-             "Memory\n"
-             "that arrays show stays until the last of them is gone, or the rank is attached anew.")
+        .def(
+            "_detach", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->detach(rank)); }, nb::arg("rank"),
+            "Revoke if that has not happened, and take the rank's memory away as soon as running copies have let go "
+            "of it:\n"
+            "see _collect(). Memory that arrays show stays until the last of them is gone, or the rank is attached "
+            "anew.")
+        .def(
+            "_collect", [](SpaceObject& self) { return self.space->collect(); },
+            "Take away what was detached and nobody uses any more; True if nothing is left to be taken away.")
+        .def(
+            "_drain", [](SpaceObject& self, U32 rank) { finish_without_gil([&] { self.space->drain(rank); }); },
+            nb::arg("rank"), "Wait until running copies have let go of what was detached of that rank.")
         .def(
             "_open", [](SpaceObject& self) { raise_if_failed(self.space->open()); },
             "This rank has joined: copies may run.")

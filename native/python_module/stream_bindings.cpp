@@ -11,6 +11,7 @@
 
 #include "core/stream.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
 
@@ -32,8 +33,7 @@ std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
 
 int wait(const StreamObject& self, std::optional<double> timeout_s) {
     const Stream::Timeout timeout = timeout_of(timeout_s);
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.stream->wait(timeout));
+    return code_of(without_gil([&] { return self.stream->wait(timeout); }));
 }
 
 int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
@@ -48,8 +48,7 @@ std::pair<int, std::string> first_failure(const StreamObject& self) {
 }
 
 void close(const StreamObject& self) {
-    const nb::gil_scoped_release released;
-    self.stream->close();
+    raise_if_failed(without_gil([&] { return self.stream->close(); }));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "core/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
 #include "python_module/raise.h"
@@ -22,23 +23,13 @@ namespace nb = nanobind;
 namespace memfabric::python {
 namespace {
 
-template <typename Call>
-int without_gil(Call call) {
-    const nb::gil_scoped_release released;
-    return static_cast<int>(call());
-}
-
 void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host) {
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host);
-    }();
-    raise_if_failed(status);
+    raise_if_failed(
+        without_gil([&] { return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host); }));
 }
 
 void close(const TransferObject& self) {
-    const nb::gil_scoped_release released;
-    self.engine->close();
+    finish_without_gil([&] { self.engine->close(); });
 }
 
 std::uint32_t port(const TransferObject& self) {
@@ -49,7 +40,7 @@ std::uint32_t port(const TransferObject& self) {
 std::optional<std::string> wait_for_downfall(const TransferObject& self) {
     const std::shared_ptr<Downfalls> downfalls = self.engine->downfalls();
     downfalls->listen();
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     std::string session;
     return downfalls->wait(session) ? std::optional(session) : std::nullopt;
 }
@@ -59,15 +50,23 @@ void set_directory(const TransferObject& self, nb::object find) {
     if (find.is_none()) return self.engine->set_directory(nullptr);
     // The engine may drop its copy on any thread; Python objects must go with the GIL held.
     const std::shared_ptr<nb::object> held(new nb::object(std::move(find)), [](nb::object* object) {
-        const nb::gil_scoped_acquire acquired;
+        if (!Py_IsInitialized()) return;  // the interpreter is gone, and the object with it
+        const AcquiredGil acquired;
         delete object;
     });
     self.engine->set_directory([held](const std::string& session, std::string& address) {
-        const nb::gil_scoped_acquire acquired;
+        const AcquiredGil acquired;
         try {
-            address = nb::cast<std::string>((*held)(session));
+            const nb::object arguments = nb::make_tuple(session);
+            PyObject* const answer = call_from_core(held->ptr(), arguments.ptr());
+            if (answer == nullptr) throw nb::python_error();
+            address = nb::cast<std::string>(nb::steal(answer));
             return Status::Ok;
         } catch (nb::python_error& error) {
+            if (Interruption::possible() && !error.matches(PyExc_Exception)) {  // a signal handler's, on this thread
+                error.restore();
+                return Status::Interrupted;
+            }
             const nb::object code = nb::getattr(error.value(), "code", nb::int_(-1));
             set_last_error(nb::str(error.value()).c_str());
             return static_cast<Status>(nb::cast<int>(nb::int_(code)));
@@ -76,29 +75,28 @@ void set_directory(const TransferObject& self, nb::object find) {
 }
 
 int register_memory(const TransferObject& self, U64 address, U64 size) {
-    return without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); });
+    return code_of(without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); }));
 }
 
 int batch_register(const TransferObject& self, const NumberList& addresses, const NumberList& sizes) {
-    return without_gil([&] { return self.engine->register_memory(addresses.numbers(), sizes.numbers()); });
+    return code_of(without_gil([&] { return self.engine->register_memory(addresses.numbers(), sizes.numbers()); }));
 }
 
 int unregister_memory(const TransferObject& self, U64 address) {
-    return without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); });
+    return code_of(without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); }));
 }
 
 int batch_unregister(const TransferObject& self, const NumberList& addresses) {
-    return without_gil([&] { return self.engine->unregister_memory(addresses.numbers()); });
+    return code_of(without_gil([&] { return self.engine->unregister_memory(addresses.numbers()); }));
 }
 
 std::uint64_t trans_malloc(const TransferObject& self, U64 size) {
     std::uint64_t address = 0;
-    const int status = without_gil([&] { return self.engine->allocate(size, address); });
-    return status == 0 ? address : 0;
+    return code_of(without_gil([&] { return self.engine->allocate(size, address); })) == 0 ? address : 0;
 }
 
 int trans_free(const TransferObject& self, U64 address) {
-    return without_gil([&] { return self.engine->release(address); });
+    return code_of(without_gil([&] { return self.engine->release(address); }));
 }
 
 constexpr const char* kRegisterDoc =

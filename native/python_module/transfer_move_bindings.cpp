@@ -18,6 +18,7 @@
 #include "core/last_error.h"
 #include "python_module/bindings.h"
 #include "python_module/fast_arguments.h"
+#include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
 #include "python_module/raise.h"
@@ -63,35 +64,29 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
             return PyLong_FromLong(static_cast<int>(*status));
         }
     }
-    const Status status = [&] {
-        const nb::gil_scoped_release released;
-        return engine.transfer(direction, session, buffer, peer_buffer, length);
-    }();
-    return PyLong_FromLong(static_cast<int>(status));
+    const Status status = without_gil([&] { return engine.transfer(direction, session, buffer, peer_buffer, length); });
+    return status == Status::Interrupted ? nullptr : PyLong_FromLong(static_cast<int>(status));
 }
 
 template <Direction direction>
 int batch_transfer(const TransferObject& self, const std::string& session, const NumberList& buffers,
                    const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.engine->transfer_batch(direction, session, arrays));
+    return code_of(without_gil([&] { return self.engine->transfer_batch(direction, session, arrays); }));
 }
 
 template <Direction direction>
 int submit(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length, U64 stream,
            U64 /*flags*/) {
     const TransferArrays arrays{{&buffer.value, 1}, {&peer_buffer.value, 1}, {&length.value, 1}};
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.engine->submit(direction, session, arrays, stream));
+    return code_of(without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
 }
 
 template <Direction direction>
 int batch_submit(const TransferObject& self, const std::string& session, const NumberList& buffers,
                  const NumberList& peer_buffers, const NumberList& lengths, U64 stream, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.engine->submit(direction, session, arrays, stream));
+    return code_of(without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
 }
 
 std::vector<std::uint64_t> copy_of(const NumberList& list) { return {list.numbers().begin(), list.numbers().end()}; }
@@ -123,13 +118,11 @@ int batch_quantised(const TransferObject& self, const std::string& session, cons
                          copy_of(offsets),
                          unit_num,
                          static_cast<HalfType>(input_type.value)};
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.engine->write_quantised(session, std::move(batch), stream));
+    return code_of(without_gil([&] { return self.engine->write_quantised(session, std::move(batch), stream); }));
 }
 
 int send_probe(const TransferObject& self, const std::string& session) {
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.engine->probe(session));
+    return code_of(without_gil([&] { return self.engine->probe(session); }));
 }
 
 int wait(const TicketObject& self, std::optional<double> timeout_s) {
@@ -139,8 +132,7 @@ int wait(const TicketObject& self, std::optional<double> timeout_s) {
         timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
             std::chrono::duration<double>(std::min(*timeout_s, 1e9)));
     }
-    const nb::gil_scoped_release released;
-    return static_cast<int>(self.ticket->wait(timeout));
+    return code_of(without_gil([&] { return self.ticket->wait(timeout); }));
 }
 
 int notify_fd(const TicketObject& self) {

@@ -34,6 +34,11 @@ Status about(const DialRequest& request, Status status) {
     return fail(status, "session %s: %s", request.session.c_str(), take_last_error().c_str());
 }
 
+Status wait_for(int fd, const DialRequest& request) {
+    const Status status = wait_for_socket(fd, POLLIN, request.deadline);
+    return status == Status::Timeout ? silent(request) : status;
+}
+
 Status ask_who(const DialRequest& request, Welcome& welcome) {
     OwnedFd connection;
     if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
@@ -45,7 +50,7 @@ Status ask_who(const DialRequest& request, Welcome& welcome) {
     }
     Bytes received;
     for (;;) {
-        if (!wait_for_socket(connection.get(), POLLIN, request.deadline)) return silent(request);
+        if (const Status status = wait_for(connection.get(), request); status != Status::Ok) return status;
         std::array<char, 512> buffer;
         const ssize_t got = recv(connection.get(), buffer.data(), buffer.size(), 0);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -70,7 +75,7 @@ Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer
     const Bytes bytes = encode(Attach{welcome.secret, request.own_instance, request.own_session});
     if (!send_packet(link.get(), bytes, std::array{visits_fd})) return strange(request);
     for (;;) {
-        if (!wait_for_socket(link.get(), POLLIN, request.deadline)) return silent(request);
+        if (const Status status = wait_for(link.get(), request); status != Status::Ok) return status;
         const Reception reception = receive_packet(link.get(), answer);
         if (reception == Reception::Packet) return Status::Ok;
         if (reception == Reception::End) return strange(request);
@@ -80,7 +85,7 @@ Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer
 // Everything that the peer shows at the moment: a transfer that comes next finds it.
 Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer) {
     for (std::uint32_t taken = 0; taken < count;) {
-        if (!wait_for_socket(peer.link.get(), POLLIN, request.deadline)) return silent(request);
+        if (const Status status = wait_for(peer.link.get(), request); status != Status::Ok) return status;
         Packet packet;
         const Reception reception = receive_packet(peer.link.get(), packet);
         if (reception == Reception::Nothing) continue;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/interruption.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -57,7 +58,8 @@ int connect_one(const addrinfo& candidate, Deadline deadline, OwnedFd& connectio
     if (!fd) return errno;
     if (connect(fd.get(), candidate.ai_addr, candidate.ai_addrlen) != 0) {
         if (errno != EINPROGRESS) return errno;
-        if (!wait_for_socket(fd.get(), POLLOUT, deadline)) return ETIMEDOUT;
+        const Status ready = wait_for_socket(fd.get(), POLLOUT, deadline);
+        if (ready != Status::Ok) return ready == Status::Interrupted ? EINTR : ETIMEDOUT;
         int error = 0;
         socklen_t error_bytes = sizeof error;
         getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
@@ -177,18 +179,20 @@ Status connect_to(const SessionAddress& address, Deadline deadline, OwnedFd& con
     for (const addrinfo* one = candidates.get(); one != nullptr; one = one->ai_next) {
         error = connect_one(*one, deadline, connection);
         if (error == 0) return Status::Ok;
+        if (error == EINTR) return Status::Interrupted;
     }
     return fail(Status::NotConnected, "session %s cannot be reached: %s; is its engine running?",
                 address.text().c_str(), std::strerror(error));
 }
 
-bool wait_for_socket(int fd, short events, Deadline deadline) {
+Status wait_for_socket(int fd, short events, Deadline deadline) {
     for (;;) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+        const auto left = deadline - std::chrono::steady_clock::now();
+        const auto step = std::chrono::ceil<std::chrono::milliseconds>(Interruption::slice(left));
         pollfd waited{fd, events, 0};
-        const int ready = poll(&waited, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
-        if (ready > 0) return true;
-        if (ready == 0 || errno != EINTR) return false;
+        if (poll(&waited, 1, static_cast<int>(std::max<std::int64_t>(0, step.count()))) > 0) return Status::Ok;
+        if (left <= left.zero()) return Status::Timeout;
+        if (Interruption::requested()) return Status::Interrupted;
     }
 }
 

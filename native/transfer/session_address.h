@@ -34,6 +34,6 @@ Status listen_at(const SessionAddress& address, OwnedFd& listener);
 Status connect_to(const SessionAddress& address, Deadline deadline, OwnedFd& connection);
 
 // Until the socket is ready for `events` (of poll): false at the deadline.
-bool wait_for_socket(int fd, short events, Deadline deadline);
+Status wait_for_socket(int fd, short events, Deadline deadline);
 
 }  // namespace memfabric

@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How an engine gets attached to its peers: on first use, once for all who wait, afresh after every failure.
+#include <chrono>
 #include <utility>
 
 #include "core/grace.h"
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "transfer/dialling.h"
 #include "transfer/transfer_engine.h"
 
 namespace memfabric {
+namespace {
+
+constexpr std::chrono::hours kUntilDialled{24};  // whoever dials has a deadline
+
+}  // namespace
 
 Status TransferEngine::attach(const std::string& session) {
     std::unique_lock lock(dial_mutex_);
-    if (const auto running = dials_.find(session); running != dials_.end()) {
+    for (auto running = dials_.find(session); running != dials_.end(); running = dials_.find(session)) {
         // Somebody is dialling: its outcome is ours. Dialling one after the other would multiply the time-out.
         const std::shared_ptr<Dial> shared = running->second;
-        dial_done_.wait(lock, [&] { return shared->done; });
+        while (!dial_done_.wait_for(lock, Interruption::slice(kUntilDialled), [&] { return shared->done; })) {
+            lock.unlock();
+            if (Interruption::requested()) return Status::Interrupted;
+            lock.lock();
+        }
+        if (shared->status == Status::Interrupted) continue;  // by a signal of its own: it was not tried to the end
         if (shared->status != Status::Ok) set_last_error(shared->sentence);
         return shared->status;
     }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "core/interruption.h"
 #include "core/last_error.h"
 
 namespace memfabric {
@@ -108,6 +109,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
 
 // First nobody new gets in, then those inside leave, then everything goes.
 void TransferEngine::close() {
+    const DeferredInterruption deferred;
     std::unique_lock lock(mutex_);
     if (mark_.in_forked_child()) return;
     open_.store(false);
@@ -121,7 +123,7 @@ void TransferEngine::close() {
         pid_t late = 0;
         static_cast<void>(service->wait_for_visitors(deadline(), late));  // who is stopped inside is told by nobody
     }
-    if (stream != nullptr) stream->close();
+    if (stream != nullptr) static_cast<void>(stream->close());
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
     peers_.clear();
     lock.lock();

@@ -209,6 +209,7 @@ class Pool:
                 continue
             try:
                 if isinstance(reply.answer, Accept):
+                    self._space._drain(neighbour.rank)
                     with self._lock:  # a death we were told of while others answered must stay a death
                         if self._site.exchange.is_linked(neighbour.instance):
                             self._attach(reply.answer.share, reply.fds)
@@ -263,6 +264,8 @@ class Pool:
 
     def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         """A neighbour's request (exchange thread). The descriptors of the answer are the caller's."""
+        if isinstance(request, Offer):  # its predecessor's memory goes first; no lock is held while copies leave it
+            self._space._drain(request.share.rank)
         with self._lock:
             if isinstance(request, Withdraw):
                 stamp = Stamp(request.instance, request.generation)
@@ -283,7 +286,7 @@ class Pool:
         """Exchange thread; True while time decides something here."""
         with self._lock:
             self._carry_out(self._roster.tick(clock.now()))
-            return self._roster.waits_for_time
+            return not self._space._collect() or self._roster.waits_for_time
 
     def _on_update(self, update: WatchUpdate) -> None:
         """What the store shows (store's event thread)."""
@@ -360,6 +363,8 @@ class Pool:
         for left in gone:
             self._space._detach(left.rank)
             log.info("%s: rank %d is gone: %s", self.title, left.rank, left.reason)
+        if gone and not self._space._collect():
+            self._site.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
         self._participants.note(effects)
         for left in gone:
             self._on_gone(left.rank, farewell(left))
