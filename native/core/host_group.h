@@ -49,6 +49,7 @@ public:
     void vanish() { board_->vanish(); }   // for tests
 
     const Config& config() const { return config_; }
+    const LifeBoard& board() const { return *board_; }
     Assembly& everybody() { return *everybody_; }
 
 private:

@@ -25,7 +25,9 @@ struct KernelEntry {
     std::uint64_t gva;
     std::uint64_t symmetric_bytes;
     std::uint64_t context_address;
-    std::uint64_t reserved[3];
+    std::uint64_t departures_address;  // of a 32-bit word that is not 0 once a rank of this host is gone
+    std::uint64_t declared_address;    // of one that is not 0 once this process was told that a rank is gone
+    std::uint64_t reserved;
 };
 static_assert(sizeof(KernelEntry) == 64 && offsetof(KernelEntry, gva) == 16);
 

@@ -33,6 +33,9 @@ public:
     std::uint32_t departures() const {
         return page_->departures().load() + heard_.load();  // sequentially consistent, as sleepers need it
     }
+    // The two words, for kernels, which cannot call.
+    const FutexWord& departures_word() const { return page_->departures(); }
+    const FutexWord& declared_word() const { return heard_; }
     bool gone(std::uint32_t rank) const;
     bool died(std::uint32_t rank) const;  // the kernel says so; the others that are gone may have left for that reason
     // The rank that is to blame for a departure: the one that is gone, or the one because of which it left.
@@ -62,7 +65,7 @@ private:
     const std::uint32_t rank_;
     const std::vector<std::uint32_t> members_;
     std::vector<std::atomic<bool>> declared_;  // by rank
-    std::atomic<std::uint32_t> heard_{0};
+    FutexWord heard_{0};
     mutable std::mutex reasons_mutex_;
     std::vector<std::string> reasons_;               // by rank
     const std::unique_ptr<RobustList> robust_list_;  // the kernel reads it when the thread ends

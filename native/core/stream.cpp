@@ -20,6 +20,7 @@
 #include "core/blocked_signals.h"
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "core/pause_point.h"
 #include "core/stream_registry.h"
 
 namespace memfabric {
@@ -81,6 +82,7 @@ void Stream::Queue::run() {
         Task task = std::move(tasks.front());
         tasks.pop_front();
         lock.unlock();
+        PausePoint::reach("stream.before_task");
         const Status status = task();
         task = nullptr;  // what the task kept alive goes before anybody hears that it has ended
         Failure failure{status, status == Status::Ok ? std::string() : take_last_error()};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Barrier and all-gather, as ShareMemory inherits them.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -173,6 +174,13 @@ nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U3
     });
 }
 
+std::pair<std::uintptr_t, std::uintptr_t> departure_words(const HostGroupObject& self) {
+    raise_if_failed(self.check());
+    const LifeBoard& board = self.group->board();
+    return {reinterpret_cast<std::uintptr_t>(&board.departures_word()),
+            reinterpret_cast<std::uintptr_t>(&board.declared_word())};
+}
+
 void leave(HostGroupObject& self) {
     auto group = std::exchange(self.group, nullptr);
     auto others = std::exchange(self.others, nullptr);
@@ -227,6 +235,8 @@ void bind_host_group(nb::module_& module) {
                 self.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout_s));
             },
             nb::arg("timeout_s"), "How long each later call waits for the others.")
+        .def_prop_ro("_departure_words", &departure_words,
+                     "The addresses of two words; one of them is not 0 once a rank of the object is gone.")
         .def("_leave", &leave, "This rank takes part no more; the others' collectives fail. Idempotent.")
         .def(
             "_disown",

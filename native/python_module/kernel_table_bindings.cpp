@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace memfabric::python {
 namespace {
 
-void enter(U32 id, U32 rank, U32 rank_size, U64 gva, U64 symmetric_size) {
+void enter(U32 id, U32 rank, U32 rank_size, U64 gva, U64 symmetric_size, U64 departures, U64 declared) {
     if (id >= kKernelObjects) {
         raise(fail(Status::InvalidParam, "shm object id %u, expected 0 to %u", std::uint32_t{id}, kKernelObjects - 1));
     }
@@ -22,7 +22,9 @@ void enter(U32 id, U32 rank, U32 rank_size, U64 gva, U64 symmetric_size) {
                             .gva = gva,
                             .symmetric_bytes = symmetric_size,
                             .context_address = 0,
-                            .reserved = {}});
+                            .departures_address = departures,
+                            .declared_address = declared,
+                            .reserved = 0});
 }
 
 void set_context(U32 id, const nb::bytes& context) {
@@ -40,7 +42,8 @@ void bind_kernel_table(nb::module_& module) {
         "kernel_table_open", [] { raise_if_failed(KernelTable::open()); },
         "Make the table readable for kernels, also while there is no object. Raises FabricError.");
     module.def("kernel_table_enter", &enter, nb::arg("id"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("gva"),
-               nb::arg("symmetric_size"), "Show an object to the kernels of this process. Raises FabricError.");
+               nb::arg("symmetric_size"), nb::arg("departures"), nb::arg("declared"),
+               "Show an object to the kernels of this process. Raises FabricError.");
     module.def("kernel_table_set_context", &set_context, nb::arg("id"), nb::arg("context"),
                "Copy the context to where kernels read it. Raises FabricError.");
     module.def("kernel_table_remove", [](U32 id) { KernelTable::remove(id); }, nb::arg("id"));

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 
+#include <stdexcept>
+
 #include "python_module/bindings.h"
 
 NB_MODULE(_native, module) {
     using namespace memfabric::python;
+    // Region table, engines and threads are the process's, and so is whoever may call back: there is one of each.
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        throw std::runtime_error(  // nanobind makes an ImportError of it
+            "memfabric_hybrid works in the main interpreter of a process only, not in a sub-interpreter; use a process "
+            "or a thread instead");
+    }
     module.doc() =
         "The data plane: address spaces, copies, transfers, streams and heartbeats, without the GIL where it "
         "matters.\n\n"

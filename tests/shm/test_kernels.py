@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,27 @@ def test_waiting_for_a_word(cluster: Cluster, library: str) -> None:
 
 def test_waiting_is_bounded(cluster: Cluster, library: str) -> None:
     assert cluster.call(1, "run_kernel", library, "kernel_pass_token", 0, 1, 1000, timeout_s=60) == -1
+
+
+def test_waiting_for_ever_ends_when_a_rank_dies(
+    library: str, ranks: Callable[..., AbstractContextManager[Cluster]]
+) -> None:
+    """Of this host: the kernel tells. Rank 1 never comes to pass the token on."""
+    for_ever = 1 << 62
+    with ranks(2) as cluster:
+        waiting = cluster.begin(0, "run_kernel", library, "kernel_pass_token", 0, 2, for_ever)
+        cluster.kill(1)
+        assert waiting.result(60) == -1
+
+
+def test_waiting_for_ever_ends_when_a_rank_is_declared_gone(
+    library: str, ranks: Callable[..., AbstractContextManager[Cluster]]
+) -> None:
+    """By the store, or by a neighbour that speaks to it."""
+    for_ever = 1 << 62
+    with ranks(2) as cluster:
+        cluster.call(0, "declare_gone_soon", 1)
+        assert cluster.call(0, "run_kernel", library, "kernel_pass_token", 0, 2, for_ever, timeout_s=60) == -1
 
 
 @pytest.mark.parametrize(("value", "holding"), [(4, "NE GT GE"), (5, "EQ GE LE"), (6, "NE LT LE")])

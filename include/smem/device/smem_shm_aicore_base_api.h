@@ -47,7 +47,9 @@ typedef struct {
     uint64_t gva;
     uint64_t symmetric_bytes;
     uint64_t context_address;
-    uint64_t reserved[3];
+    uint64_t departures_address; /* of two words, */
+    uint64_t declared_address;   /* one of which is not 0 once a rank of the object is gone */
+    uint64_t reserved;
 } smem_shm_kernel_entry;
 
 /* NULL if this process has no object of that id. */
@@ -190,9 +192,24 @@ typedef enum {
     SMEM_SHM_CMP_LE = 5
 } smem_shm_compare;
 
+/* True if the word lies in an object that has lost a rank: what it waits for may never come. */
+SMEM_SHM_INLINE_AICORE bool smem_shm_rank_is_gone(const void* word) {
+    const uint64_t address = (uint64_t)(uintptr_t)word;
+    for (uint32_t id = 0; id < SMEM_SHM_MAX_OBJECTS; ++id) {
+        const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);
+        if (entry != NULL && address - entry->gva < entry->rank_size * entry->symmetric_bytes) {
+            return __atomic_load_n((const uint32_t*)(uintptr_t)entry->departures_address, __ATOMIC_ACQUIRE) != 0u ||
+                   __atomic_load_n((const uint32_t*)(uintptr_t)entry->declared_address, __ATOMIC_ACQUIRE) != 0u;
+        }
+    }
+    return false;
+}
+
+#define SMEM_SHM_LOOKS_BEFORE_SLEEP 264u
+
 /* Between two looks. Beside a busy thread every yield costs a time slice, so there are few. */
 SMEM_SHM_INLINE_AICORE void smem_shm_let_others_run(uint64_t looks) {
-    if (looks >= 264u) {
+    if (looks >= SMEM_SHM_LOOKS_BEFORE_SLEEP) {
         struct timeval pause = {0, 50};
         select(0, 0, 0, 0, &pause);
     } else if (looks >= 200u) {
@@ -202,8 +219,9 @@ SMEM_SHM_INLINE_AICORE void smem_shm_let_others_run(uint64_t looks) {
 
 /*
  * On aligned words of anybody's memory. `add` and `compare_swap` return the value before. `wait_until` looks until
- * `value-there compare value` holds, `most` times at most; false = it never held. After some microseconds it lets
- * others run, then it sleeps 50 microseconds between looks.
+ * `value-there compare value` holds, `most` times at most; false = it never held, or it does not hold and a rank of the
+ * object in which the word lies is gone. After some microseconds it lets others run, then it sleeps 50 microseconds
+ * between looks.
  */
 #define SMEM_SHM_WORD_FUNCTIONS(bits)                                                                                 \
     SMEM_SHM_INLINE_AICORE int##bits##_t smem_shm_atomic_load_i##bits(const int##bits##_t* word) {                    \
@@ -222,12 +240,14 @@ SMEM_SHM_INLINE_AICORE void smem_shm_let_others_run(uint64_t looks) {
     }                                                                                                                 \
     SMEM_SHM_INLINE_AICORE bool smem_shm_wait_until_i##bits(const int##bits##_t* word, smem_shm_compare compare,      \
                                                             int##bits##_t value, uint64_t most) {                     \
+        bool gone = false;                                                                                            \
         for (uint64_t looks = 0; looks < most; ++looks) {                                                             \
             const int##bits##_t now = __atomic_load_n(word, __ATOMIC_SEQ_CST);                                        \
             const bool holds[6] = {now == value, now != value, now > value, now >= value, now < value, now <= value}; \
-            if (holds[compare]) {                                                                                     \
-                return true;                                                                                          \
+            if (holds[compare] || gone) {                                                                             \
+                return holds[compare];                                                                                \
             }                                                                                                         \
+            gone = looks >= SMEM_SHM_LOOKS_BEFORE_SLEEP && smem_shm_rank_is_gone(word); /* one more look, then */     \
             smem_shm_let_others_run(looks);                                                                           \
         }                                                                                                             \
         return false;                                                                                                 \

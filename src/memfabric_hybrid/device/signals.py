@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
+from memfabric_hybrid.device.table import rank_is_gone
 from memfabric_hybrid.device.words import adder, full_fence, loader, storer, swapper
 
 EQ, NE, GT, GE, LT, LE = range(6)  # how `wait_until` compares the word with the value
-FOREVER = 1 << 62  # looks; a bounded number is wiser where a rank may die
+FOREVER = 1 << 62  # looks; the departure of a rank ends it, too
 _LOOKS_BEFORE_YIELD = 200
 _LOOKS_BEFORE_SLEEP = 264  # beside a busy thread every yield costs a time slice, so there are few
 _SLEEP_US = 50
@@ -106,25 +107,33 @@ def _holds(now: int, compare: int, value: int) -> bool:
 
 @njit
 def wait_until_i32(address: int, compare: int, value: int, most: int) -> bool:
-    """Looks until `word compare value` holds, `most` times at most; False = it never held.
+    """Looks until `word compare value` holds, `most` times at most; False = it never held, or a rank is gone.
 
-    After some µs it lets others run, then it sleeps 50 µs between looks.
+    After some µs it lets others run, then it sleeps 50 µs between looks. The rank may be any of the object in which the
+    word lies: a heap that has lost one is broken.
     """
+    gone = False
     for looks in range(most):
-        if _holds(_load_i32(np.uint64(address)), compare, value):
-            return True
+        holds = _holds(_load_i32(np.uint64(address)), compare, value)
+        if holds or gone:
+            return holds
+        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(np.int64(address))  # one more look, then
         _let_others_run(looks)
     return False
 
 
 @njit
 def wait_until_i64(address: int, compare: int, value: int, most: int) -> bool:
-    """Looks until `word compare value` holds, `most` times at most; False = it never held.
+    """Looks until `word compare value` holds, `most` times at most; False = it never held, or a rank is gone.
 
-    After some µs it lets others run, then it sleeps 50 µs between looks.
+    After some µs it lets others run, then it sleeps 50 µs between looks. The rank may be any of the object in which the
+    word lies: a heap that has lost one is broken.
     """
+    gone = False
     for looks in range(most):
-        if _holds(_load_i64(np.uint64(address)), compare, value):
-            return True
+        holds = _holds(_load_i64(np.uint64(address)), compare, value)
+        if holds or gone:
+            return holds
+        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(np.int64(address))  # one more look, then
         _let_others_run(looks)
     return False

@@ -16,6 +16,7 @@ _TABLE = _native.KERNEL_TABLE_ADDRESS
 _ENTRY_BYTES = 64
 _OBJECTS = 64
 _RANK, _RANK_SIZE, _CONTEXT_SIZE, _GVA, _SYMMETRIC_SIZE, _CONTEXT = 4, 8, 12, 16, 24, 32
+_DEPARTURES, _DECLARED = 40, 48
 
 _load_i32 = loader(32)
 _load_i64 = loader(64)
@@ -74,6 +75,21 @@ def context_size(id: int = 0) -> int:
 def context_address(id: int = 0) -> int:
     """Where the context is; 0 if there is none."""
     return np.int64(0) if context_size(id) == 0 else _number(id, _CONTEXT)
+
+
+@njit
+def rank_is_gone(word: int) -> bool:
+    """Whether the address lies in an object that has lost a rank: what one waits for there may never come."""
+    for id in range(_OBJECTS):
+        entry = _entry(id)
+        if entry == 0:
+            continue
+        begin, each = _load_i64(entry + np.uint64(_GVA)), _load_i64(entry + np.uint64(_SYMMETRIC_SIZE))
+        if begin <= word < begin + each * rank_size(id):
+            departures = np.uint64(_load_i64(entry + np.uint64(_DEPARTURES)))
+            declared = np.uint64(_load_i64(entry + np.uint64(_DECLARED)))
+            return _load_i32(departures) != 0 or _load_i32(declared) != 0
+    return False
 
 
 @njit

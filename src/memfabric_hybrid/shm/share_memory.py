@@ -52,6 +52,8 @@ class ShareMemory(_native.HostGroup):
         self._gva = foundation.space._slot_address(0, int(Tier.DRAM))
         self._operation_timeout_s = float(foundation.runtime.config.operation_timeout)
         self._destroyed = False
+        # Kernels use plain addresses: the memory of a rank that dies stays where it is until the object is destroyed.
+        self._kept_mapped = [foundation.space._view(rank, int(Tier.DRAM), 0, 0) for rank in foundation.members]
         name = foundation.pool.name
         self._values = AtomicValues(site.member.store, name, self._rank)
         self._exits = Exits(site, name, self._operation_timeout_s, deadline)
@@ -66,7 +68,8 @@ class ShareMemory(_native.HostGroup):
                 page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",
                 deadline.remaining_s(), meeting.attend if meeting is not None else None,
             )  # fmt: skip
-            _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size)
+            words = self._departure_words
+            _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words)
         except BaseException:
             self._exits.close()
             raise
@@ -165,6 +168,7 @@ class ShareMemory(_native.HostGroup):
             self._values.release_all(farewell)
         except FabricError as failure:
             log.info("shm object %d: values stay until this process leaves the store: %s", self._id, failure)
+        self._kept_mapped.clear()
         foundation.pool.destroy(farewell, reason)
         os.close(foundation.page_fd)
         foundation.runtime.forget(self._id)
