@@ -40,6 +40,13 @@ def test_descriptors_travel_both_ways(houses: Callable[[int], House]) -> None:
     assert other.heard == [Offer("bm/0", share(MINE))]
 
 
+def test_descriptors_that_arrive_are_not_inherited(houses: Callable[[int], House]) -> None:
+    """A program that starts others meanwhile must not hand them a neighbour's memory."""
+    me, other = houses(MINE), houses(THEIRS)
+    me.ask(other.neighbour())
+    assert (me.inheritable, other.inheritable) == ([False], [False])
+
+
 def test_one_question_to_many_the_missing_included(houses: Callable[[int], House]) -> None:
     me = houses(MINE)
     others = [houses(3000 + number) for number in range(20)]

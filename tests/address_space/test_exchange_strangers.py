@@ -9,14 +9,15 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.address_space.exchange import MAX_FDS, Neighbour
+from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
+from memfabric_hybrid.address_space.packets import MAX_FDS
 from support.neighbours import THEIRS, House, knock, memory_file, share
 
 MINE = 1001  # an instance
@@ -60,6 +61,17 @@ def test_most_descriptors_that_the_kernel_takes(houses: Callable[[int], House]) 
         socket.send_fds(visitor, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
         assert visitor.recv(MAX_PACKET)
     assert house.seen == [b"x"] * MAX_FDS
+
+
+def test_visitor_that_does_not_read_its_answers_holds_nobody_up(houses: Callable[[int], House]) -> None:
+    """It is dropped when its socket is full: the exchange's thread waits for nobody."""
+    house, other = houses(MINE), houses(THEIRS)
+    question = b"\0" * 8 + encode(Withdraw("bm/0", 1, 3003, 1))
+    with knock(house) as visitor:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while True:
+                visitor.send(question)
+        assert other.ask(house.neighbour()) == [Accept(share(MINE))]
 
 
 def test_visitor_that_says_nothing_holds_nobody_up(houses: Callable[[int], House]) -> None:

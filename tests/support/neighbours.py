@@ -39,6 +39,7 @@ class House:
         self.name = f"test/{secrets.token_hex(8)}"
         self.heard: list[Request] = []
         self.seen: list[bytes] = []
+        self.inheritable: list[bool] = []  # of every descriptor that arrived
         self.lost: list[int] = []
         self.told = threading.Event()
         self.ticks = 0
@@ -49,7 +50,7 @@ class House:
 
     def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         self.heard.append(request)
-        self.seen += [os.pread(fd, 100, 0) for fd in fds]
+        self._look_at(fds)
         if isinstance(request, Withdraw):
             return Done(), ()
         return Accept(share(self.instance)), [os.dup(self.fd)]
@@ -76,9 +77,13 @@ class House:
             reply = replies[other]
             answers.append(reply.answer if reply else None)
             if reply:
-                self.seen += [os.pread(fd, 100, 0) for fd in reply.fds]
+                self._look_at(reply.fds)
                 reply.close()
         return answers
+
+    def _look_at(self, fds: Sequence[int]) -> None:
+        self.seen += [os.pread(fd, 100, 0) for fd in fds]
+        self.inheritable += [os.get_inheritable(fd) for fd in fds]
 
     def close(self) -> None:
         self.exchange.close()

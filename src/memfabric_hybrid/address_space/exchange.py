@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from memfabric_hybrid import logs
+from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
     Answer,
@@ -33,7 +34,6 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.peer_user import check_user
 
 log = logs.get(__name__)
-MAX_FDS = 253  # the kernel's limit for one message
 TICK_S = 0.2
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
 _sequence = struct.Struct("!Q")  # precedes every packet; an answer repeats the number of its request
@@ -154,7 +154,7 @@ class Exchange:
         if connection is None:
             return None
         try:
-            socket.send_fds(connection.sock, [packet], list(fds))
+            packets.send(connection.sock, packet, fds)
         except OSError as error:
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             self._end(connection)
@@ -181,7 +181,7 @@ class Exchange:
     def _receive_answer(self, connection: _Connection) -> Reply | str:
         """The reply; "stale" for the answer to an earlier, abandoned request; "lost" when the neighbour is gone."""
         try:
-            packet, fds, _, _ = socket.recv_fds(connection.sock, MAX_PACKET, MAX_FDS)
+            packet, fds = packets.receive(connection.sock, MAX_PACKET)
         except OSError:
             return "lost"
         reply = None
@@ -245,7 +245,7 @@ class Exchange:
     def _answer(self, connection: _Connection) -> bool:
         """Handles one packet; False when the connection is over."""
         try:
-            packet, fds, _, _ = socket.recv_fds(connection.sock, MAX_PACKET, MAX_FDS, socket.MSG_DONTWAIT)
+            packet, fds = packets.receive(connection.sock, MAX_PACKET, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
@@ -258,7 +258,7 @@ class Exchange:
             connection.instance = request.instance if isinstance(request, Withdraw) else request.share.instance
             answer, answer_fds = self._handle(request, fds)
             head = packet[: _sequence.size]
-            socket.send_fds(connection.sock, [head + encode(answer)], list(answer_fds), socket.MSG_DONTWAIT)
+            packets.send(connection.sock, head + encode(answer), answer_fds, socket.MSG_DONTWAIT)
         except (OSError, Nonsense) as error:
             log.info("a neighbour's connection is over: %s", error)
             return False
