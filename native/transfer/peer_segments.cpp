@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/last_error.h"
+#include "core/pause_point.h"
 
 namespace memfabric {
 
@@ -46,6 +47,7 @@ bool PeerSegments::collect() {
 }
 
 std::byte* PeerSegments::map(const Entry& entry) {
+    PausePoint::reach("transfer.map_segment");
     const std::lock_guard lock(writers_);
     Held& held = *entry.held;
     if (held.file) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/copy_engine.h"
+#include "core/copy_request.h"
 #include "transports/peer_process.h"
 
 namespace memfabric {
@@ -23,6 +24,10 @@ inline std::uint64_t remote_of(Direction direction, const Piece& piece) {
 
 inline std::uint64_t local_of(Direction direction, const Piece& piece) {
     return reinterpret_cast<std::uint64_t>(direction == Direction::Write ? piece.source : piece.target);
+}
+
+inline Extent local_extent(Direction direction, const Piece& piece) {
+    return {local_of(direction, piece), piece.size_bytes};
 }
 
 // The same piece with the peer's side at its place in our own mapping of its memory.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transfers: find the peer, check its registrations, move, check that it was there all the time.
+// The transfers: find the peer, check its registrations and our buffer, move, check that both were there all the time.
 //
 // Budget of one small transfer beside the copy or system call itself: one guard, one visit, one hash look-up, one
-// binary search, three loads of the peer's life. No lock, no allocation.
+// binary search of the peer's registrations and one of our objects, three loads of the peer's life. No lock, no
+// allocation.
 #include <cinttypes>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/grace.h"
 #include "core/last_error.h"
 #include "transfer/batch_routes.h"
+#include "transfer/local_buffers.h"
 #include "transfer/piece_sides.h"
 #include "transfer/registration_scan.h"
 #include "transfer/transfer_engine.h"
@@ -23,7 +25,7 @@ namespace {
 constexpr std::uint64_t kAllAddresses = std::uint64_t{1} << 56;
 constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
 
-Status move_one(Peer& peer, Direction direction, const Piece& piece) {
+Status move_admitted(Peer& peer, Direction direction, const Piece& piece) {
     std::uint32_t segment = kPrivateMemory;
     bool covered = false;
     for (;;) {
@@ -46,13 +48,22 @@ Status move_one(Peer& peer, Direction direction, const Piece& piece) {
     return conclude(peer, direction, {&piece, 1}, moved, piece.size_bytes);
 }
 
+Status move_one(Peer& peer, Direction direction, const Piece& piece) {
+    LocalBuffers local;
+    const Extent buffer = local_extent(direction, piece);
+    if (const Status status = local.admit(buffer); status != Status::Ok) [[unlikely]]
+        return status;
+    const Status status = move_admitted(peer, direction, piece);
+    return status == Status::Ok ? local.recheck(buffer) : status;
+}
+
 std::size_t sum_of(std::span<const Piece> pieces) {
     std::size_t sum = 0;
     for (const Piece& piece : pieces) sum += piece.size_bytes;
     return sum;
 }
 
-Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
+Status move_admitted(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
     BatchRoutes routes;
     const std::size_t refused = routes.sort(peer, direction, pieces);
     if (refused != pieces.size()) return explain_range(peer, direction, pieces[refused]);
@@ -66,6 +77,20 @@ Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces,
         moved.size_bytes += direct_bytes;
     }
     return conclude(peer, direction, routes.through_kernel(), moved, total_bytes);
+}
+
+Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
+    LocalBuffers local;
+    for (const Piece& piece : pieces) {
+        if (const Status status = local.admit(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
+            return status;
+    }
+    if (const Status status = move_admitted(peer, direction, pieces, total_bytes); status != Status::Ok) return status;
+    for (const Piece& piece : pieces) {
+        if (const Status status = local.recheck(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
+            return status;
+    }
+    return Status::Ok;
 }
 
 }  // namespace

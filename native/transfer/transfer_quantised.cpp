@@ -9,7 +9,10 @@
 
 #include "core/chunked_job.h"
 #include "core/copy_engine.h"
+#include "core/grace.h"
 #include "core/last_error.h"
+#include "core/pause_point.h"
+#include "transfer/local_buffers.h"
 #include "transfer/quantisation.h"
 #include "transfer/transfer_engine.h"
 
@@ -95,6 +98,31 @@ Status check(const QuantisedBatch& batch) {
     return Status::Ok;
 }
 
+// Whatever quantisation reads: numbers, scales and offsets.
+template <typename Ask>
+Status for_each_buffer(const QuantisedBatch& batch, Ask ask) {
+    const std::size_t factors_bytes = batch.unit_num * sizeof(float);
+    for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+        if (const Status status = ask(Extent{batch.buffers[i], batch.lengths[i]}); status != Status::Ok) return status;
+        if (const Status status = ask(Extent{batch.scales[i], factors_bytes}); status != Status::Ok) return status;
+        if (batch.offsets.empty() || batch.offsets[i] == 0) continue;
+        if (const Status status = ask(Extent{batch.offsets[i], factors_bytes}); status != Status::Ok) return status;
+    }
+    return Status::Ok;
+}
+
+// Touches the caller's buffers inside one guard: afterwards only `numbers` is needed.
+Status quantise(const QuantisedBatch& batch, std::span<std::int8_t> numbers) {
+    const Grace::Guard guard;
+    LocalBuffers local;
+    const Status admitted = for_each_buffer(batch, [&](Extent buffer) { return local.admit(buffer); });
+    if (admitted != Status::Ok) return admitted;
+    PausePoint::reach("transfer.quantise");
+    const QuantisationJob job(batch, numbers);
+    CopyEngine::process().share(job, 2 * numbers.size());
+    return for_each_buffer(batch, [&](Extent buffer) { return local.recheck(buffer); });
+}
+
 }  // namespace
 
 Status TransferEngine::write_quantised(const std::string& session, QuantisedBatch batch, std::uint64_t stream_handle) {
@@ -120,8 +148,7 @@ Status TransferEngine::quantise_and_move(const std::string& session, const Quant
     if (numbers == nullptr) {
         return fail(Status::MallocFailed, "no memory for %" PRIu64 " quantised numbers; use smaller batches", total);
     }
-    const QuantisationJob job(batch, {numbers.get(), total});
-    CopyEngine::process().share(job, 2 * total);
+    if (const Status status = quantise(batch, {numbers.get(), total}); status != Status::Ok) return status;
     std::vector<Piece> pieces;
     std::size_t offset = 0;
     for (std::size_t i = 0; i < batch.buffers.size(); ++i) {

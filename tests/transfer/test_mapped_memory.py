@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -166,6 +167,35 @@ def test_the_memory_of_the_dead_is_let_go(
         for address in (pool, arena):
             assert engine.transfer_sync_write(session, ctypes.addressof(own), address, SIZE) == -2014
         assert mappings_become(before)
+
+
+def test_a_buffer_of_ours_in_the_memory_of_the_dead_is_refused(
+    engine: mf.TransferEngine, workers: Workers, store_url: str
+) -> None:
+    """As `copy_data` does: the addresses are still reserved for that rank, but no memory is there."""
+    must(mf.create_config_store(store_url))
+    must(bm.initialize(store_url, 2, 0, bm.BmConfig()))
+    pool = bm.create2(0, SIZE, SIZE)
+    must(pool.join())
+    with workers(2) as cluster:
+        session = cluster.call(0, "start")
+        place = cluster.call(0, "open_memory", "place", SIZE, "arena")
+        cluster.call(1, "start")
+        buffer = cluster.call(1, "open_pool", "pool", store_url, SIZE, 0, 2)
+        must(engine.transfer_sync_write(session, buffer, place, SIZE))
+        gone = threading.Event()
+        pool.set_group_event_handler(lambda rank, event: gone.set() if event.name == "LEAVE_EVENT" else None)
+        cluster.kill(1)
+        assert gone.wait(20)
+        assert engine.transfer_sync_write(session, buffer, place, SIZE) == -2014
+        assert "rank 1 cannot be reached" in mf.get_and_clear_last_err_msg()
+        halves = [SIZE // 2] * 2
+        assert engine.batch_transfer_sync_read(session, [buffer, buffer + 4], [place, place + 4], halves) == -2014
+        scales = ctypes.create_string_buffer(4)
+        scale = ctypes.addressof(scales)
+        assert engine.batch_transfer_write_with_quant(session, [buffer], [place], [4], [scale], [0], 1, 1) == -2014
+        assert engine.batch_transfer_write_with_quant(session, [scale], [place], [4], [buffer], [0], 1, 1) == -2014
+    pool.destroy()
 
 
 def test_a_symmetric_heap_is_mapped(workers: Workers, store_url: str, own: ctypes.Array[ctypes.c_char]) -> None:

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/local_buffers.h"
+
+#include <cinttypes>
+
+#include "core/copy_type.h"
+#include "core/last_error.h"
+#include "core/space.h"
+
+namespace memfabric {
+
+Status LocalBuffers::ask_owner(const Region& region, Extent buffer) {
+    if (region.base > buffer.address) {
+        return fail(Status::InvalidParam,
+                    "the buffer of %zu bytes at 0x%" PRIxPTR " starts outside %s and reaches into its range 0x%" PRIxPTR
+                    "-0x%" PRIxPTR,
+                    buffer.size_bytes, buffer.address, region.space->object_name().c_str(), region.base, region.end);
+    }
+    belongs_to_object_ = true;
+    return region.space->slots().check("buffer", buffer, kAnyMemory, "transfer");
+}
+
+Status LocalBuffers::ask_owner_again(Extent buffer) const {
+    const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
+    return region == nullptr ? Status::Ok : region->space->slots().recheck(buffer, since_);
+}
+
+}  // namespace memfabric

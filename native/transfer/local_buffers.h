@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The caller's own side of a transfer: plain memory, or memory of an object of this process, which then vouches for it
+// as it does for its copies. An object's range has addresses without memory: of ranks that never came or are gone.
+#pragma once
+
+#include <cstdint>
+
+#include "core/copy_request.h"
+#include "core/region_table.h"
+#include "core/slot.h"
+#include "core/status.h"
+
+namespace memfabric {
+
+// Thread contract: one thread, inside one Grace::Guard from the first `admit` to the last `recheck`: what was admitted
+// stays mapped until then. Cost for plain memory: one binary search to admit, one comparison to recheck.
+class LocalBuffers {
+public:
+    Status admit(Extent buffer) {
+        const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
+        if (region == nullptr) [[likely]]
+            return Status::Ok;
+        return ask_owner(*region, buffer);
+    }
+
+    // After the bytes have moved: nobody who owns a part of the buffer was gone meanwhile.
+    Status recheck(Extent buffer) const {
+        if (!belongs_to_object_ || RevocationClock::now() == since_) [[likely]]
+            return Status::Ok;
+        return ask_owner_again(buffer);
+    }
+
+private:
+    Status ask_owner(const Region& region, Extent buffer);
+    Status ask_owner_again(Extent buffer) const;
+
+    const std::uint64_t since_ = RevocationClock::now();
+    bool belongs_to_object_ = false;  // one of the buffers does
+};
+
+}  // namespace memfabric
