@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/local_buffers.h"
 
+#include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 #include "core/copy_type.h"
 #include "core/last_error.h"
@@ -23,6 +25,23 @@ Status LocalBuffers::ask_owner(const Region& region, Extent buffer) {
 Status LocalBuffers::ask_owner_again(Extent buffer) const {
     const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
     return region == nullptr ? Status::Ok : region->space->slots().recheck(buffer, since_);
+}
+
+void BufferOwners::add(Extent buffer) {
+    const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
+    if (region == nullptr) return;
+    std::shared_ptr<Space> owner = region->space->weak_from_this().lock();
+    if (owner != nullptr && std::ranges::find(owners_, owner) == owners_.end()) owners_.push_back(std::move(owner));
+}
+
+Status BufferOwners::check() const {
+    for (const auto& owner : owners_) {
+        if (!owner->is_closed()) continue;
+        return fail(Status::NotConnected,
+                    "%s was destroyed during the transfer, and a buffer of this process lay in it",
+                    owner->object_name().c_str());
+    }
+    return Status::Ok;
 }
 
 }  // namespace memfabric

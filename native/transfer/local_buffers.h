@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "core/copy_request.h"
 #include "core/region_table.h"
@@ -37,6 +39,17 @@ private:
 
     const std::uint64_t since_ = RevocationClock::now();
     bool belongs_to_object_ = false;  // one of the buffers does
+};
+
+// The objects that own local buffers, for transfers that leave the guard between chunks: an object that ends meanwhile
+// gives its addresses back, and what is there then is not what was asked for.
+class BufferOwners {
+public:
+    void add(Extent buffer);  // inside a guard, after `admit`
+    Status check() const;     // inside each later guard, before anything is touched
+
+private:
+    std::vector<std::shared_ptr<Space>> owners_;
 };
 
 }  // namespace memfabric

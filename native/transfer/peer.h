@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -19,8 +20,8 @@
 namespace memfabric {
 
 // Thread contract: filled by the thread that dialled, then shared. Transfers read it without locks inside a
-// Grace::Guard.
-struct Peer {
+// Grace::Guard; long ones keep it alive themselves.
+struct Peer : std::enable_shared_from_this<Peer> {
     std::string session;  // as the caller named it
     InstanceId instance{};
     std::uint64_t visit = 0;  // the instance's visit_id

@@ -5,12 +5,16 @@
 // Budget of one small transfer beside the copy or system call itself: one guard, one visit, one hash look-up, one
 // binary search of the peer's registrations and one of our objects, three loads of the peer's life. No lock, no
 // allocation.
+#include <algorithm>
 #include <cinttypes>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/copy_engine.h"
 #include "core/grace.h"
 #include "core/last_error.h"
+#include "core/pause_point.h"
 #include "transfer/batch_routes.h"
 #include "transfer/local_buffers.h"
 #include "transfer/piece_sides.h"
@@ -23,6 +27,8 @@ namespace memfabric {
 namespace {
 
 constexpr std::uint64_t kAllAddresses = std::uint64_t{1} << 56;
+// What a transfer moves inside one guard: some 10 to 50 ms, and enough for all threads to work far from each other.
+constexpr std::size_t kGuardedBytes = std::size_t{128} << 20;
 constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
 
 Status move_admitted(Peer& peer, Direction direction, const Piece& piece) {
@@ -93,6 +99,51 @@ Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces,
     return Status::Ok;
 }
 
+// All of it, before the first byte moves.
+Status check_all(Peer& peer, Direction direction, std::span<const Piece> pieces) {
+    LocalBuffers local;
+    for (const Piece& piece : pieces) {
+        if (const Status status = local.admit(local_extent(direction, piece)); status != Status::Ok) return status;
+    }
+    BatchRoutes routes;
+    const std::size_t refused = routes.sort(peer, direction, pieces);
+    return refused == pieces.size() ? Status::Ok : explain_range(peer, direction, pieces[refused]);
+}
+
+Status partly(Status status, std::size_t moved_bytes, std::size_t total_bytes) {
+    if (moved_bytes == 0) return status;
+    return fail(Status::PartialFailed, "%s; before that %zu of %zu bytes were moved", take_last_error().c_str(),
+                moved_bytes, total_bytes);
+}
+
+// Leaves the guard between chunks: whoever takes memory away, of whatever object, waits for one chunk at most.
+Status move_in_chunks(Grace::Guard& guard, Peer& peer, Direction direction, std::span<const Piece> pieces,
+                      std::size_t total_bytes) {
+    if (const Status status = check_all(peer, direction, pieces); status != Status::Ok) return status;
+    BufferOwners owners;
+    for (const Piece& piece : pieces) owners.add(local_extent(direction, piece));
+    std::vector<Piece> chunk;
+    std::size_t chunk_bytes = 0;
+    std::size_t moved_bytes = 0;
+    for (const Piece& piece : pieces) {
+        for (std::size_t offset = 0; offset < piece.size_bytes;) {
+            const std::size_t part_bytes = std::min(piece.size_bytes - offset, kGuardedBytes - chunk_bytes);
+            chunk.push_back({piece.target + offset, piece.source + offset, part_bytes});
+            chunk_bytes += part_bytes;
+            offset += part_bytes;
+            if (chunk_bytes < kGuardedBytes && moved_bytes + chunk_bytes < total_bytes) continue;
+            Status status = owners.check();
+            if (status == Status::Ok) status = move_many(peer, direction, chunk, chunk_bytes);
+            if (status != Status::Ok) return partly(status, moved_bytes, total_bytes);
+            moved_bytes += std::exchange(chunk_bytes, 0);
+            chunk.clear();
+            PausePoint::reach("transfer.between_chunks");
+            guard.renew();
+        }
+    }
+    return Status::Ok;
+}
+
 }  // namespace
 
 std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, std::string_view session,
@@ -104,13 +155,18 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
 
 std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
                                                        std::span<const Piece> pieces, std::uint64_t total_bytes) {
-    const Grace::Guard guard;
+    std::shared_ptr<Peer> kept;  // ends after the guard
+    Grace::Guard guard;
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;
     const Visits::Visit visit(peer->visit);
     if (!visit.admitted()) [[unlikely]]
         return Status::NoResources;  // the visit has left its sentence
+    if (total_bytes > kGuardedBytes) [[unlikely]] {
+        kept = peer->shared_from_this();
+        return move_in_chunks(guard, *kept, direction, pieces, total_bytes);
+    }
     return pieces.size() == 1 ? move_one(*peer, direction, pieces[0])
                               : move_many(*peer, direction, pieces, total_bytes);
 }
