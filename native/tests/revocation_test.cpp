@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "check.h"
 #include "core/copy_check.h"
 #include "core/grace.h"
+#include "core/pause_point.h"
 #include "core/space.h"
 #include "space_fixture.h"
 
@@ -57,7 +59,7 @@ Status recheck_after(Parts& parts, const Piece& piece, Meanwhile meanwhile) {
     }
     meanwhile();
     const Grace::Guard guard;
-    return parts.check->recheck(piece, admission);
+    return parts.check->recheck(piece, admission, {});
 }
 
 TEST(recheck_accepts_when_nothing_happened) {
@@ -198,6 +200,66 @@ TEST(large_copies_give_way_between_chunks) {
     copier.join();
     CHECK_EQ(status, Status::NotConnected);
     space->close();
+}
+
+TEST(detach_waits_for_nobody_and_memory_goes_when_copies_have_left) {
+    World world;
+    const std::uintptr_t place = world.space->layout().slot_address(1, Tier::Dram);
+    std::optional<Grace::Guard> reader;
+    std::thread([&] {  // its own guard, which a copy of another object may hold for long
+        reader.emplace();
+        CHECK_EQ(world.space->slots().check("source", {place, 8}, kAnyMemory, "test"), Status::Ok);
+        std::thread([&] { CHECK_EQ(world.space->detach(1), Status::Ok); }).join();
+        CHECK(!world.space->collect());
+        byte_at(place) = std::byte{1};  // still mapped
+        reader.reset();
+    })
+        .join();
+    CHECK(world.space->collect());
+    CHECK(world.space->collect());
+}
+
+TEST(successor_is_attached_when_copies_have_left) {
+    World world;
+    std::atomic<bool> attached{false};
+    std::thread successor;
+    {
+        const Grace::Guard reader;
+        std::thread([&] { CHECK_EQ(world.space->detach(1), Status::Ok); }).join();
+        successor = std::thread([&] {
+            const File file(2 * kMiB);
+            CHECK_EQ(world.space->attach(1, Tier::Dram, file.fd(), 0, 0, 2 * kMiB), Status::Ok);
+            attached = true;
+        });
+        std::this_thread::yield();
+        CHECK(!attached.load());
+    }
+    successor.join();
+    CHECK(attached.load());
+}
+
+// Both objects are closed and reopened at the same addresses while a copy between them stands still.
+TEST(long_copy_into_another_object_ends_when_that_ends) {
+    constexpr std::uint64_t kSize = 80 * kMiB;
+    std::array<std::shared_ptr<Space>, 2> spaces;
+    for (auto& space : spaces) {
+        REQUIRE_EQ(Space::make({free_range(kSize), 1, kSize, 0, 0, "object"}, space), Status::Ok);
+        const File file(kSize);
+        REQUIRE_EQ(space->attach(0, Tier::Dram, file.fd(), 0, 0, kSize), Status::Ok);
+        REQUIRE_EQ(space->enliven(0), Status::Ok);
+        REQUIRE_EQ(space->open(), Status::Ok);
+    }
+    const std::uintptr_t source = spaces[0]->layout().slot_address(0, Tier::Dram);
+    const std::uintptr_t target = spaces[1]->layout().slot_address(0, Tier::Dram);
+    PausePoint::hold("space.copy.between_chunks");
+    std::thread copier([&] { CHECK_EQ(spaces[0]->copy(source, target, kSize, kG2H), Status::NotConnected); });
+    REQUIRE(PausePoint::wait_until_held("space.copy.between_chunks", 20s));
+    std::thread closer([&] { spaces[1]->close(); });
+    while (!spaces[1]->is_closed()) std::this_thread::yield();
+    PausePoint::release("space.copy.between_chunks");
+    copier.join();
+    closer.join();
+    spaces[0]->close();
 }
 
 }  // namespace

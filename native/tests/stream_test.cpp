@@ -97,7 +97,7 @@ TEST(stream_handles_are_found_until_closed) {
     const std::uint64_t handle = first->handle();
     first.reset();
     CHECK(Stream::find(handle) == nullptr);
-    second->close();
+    CHECK(second->close() == Status::Ok);
     CHECK(Stream::find(second->handle()) == nullptr);
     CHECK_EQ(submit(*second, [] { return Status::Ok; }), Status::InvalidParam);
 }
@@ -154,7 +154,7 @@ TEST(stream_in_a_forked_child_fails_instead_of_hanging) {
         alarm(5);
         const bool failed =
             submit(*stream, [] { return Status::Ok; }) == Status::NotInit && stream->wait() == Status::NotInit;
-        stream->close();
+        CHECK(stream->close() == Status::Ok);
         _exit(failed ? 0 : 1);
     }
     int status = -1;
