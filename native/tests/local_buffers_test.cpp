@@ -18,7 +18,7 @@ namespace {
 using namespace memfabric::testing;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kBytes = 4096;
+constexpr std::uint64_t kBufferBytes = 4096;
 
 // Two engines and a pool: the second engine shows mapped memory, the pool has buffers.
 struct Neighbours {
@@ -30,21 +30,21 @@ struct Neighbours {
     Neighbours() {
         REQUIRE_EQ(one->open("127.0.0.1:0", 30s, "host"), Status::Ok);
         REQUIRE_EQ(other->open("127.0.0.1:0", 30s, "host"), Status::Ok);
-        REQUIRE_EQ(other->allocate(2 * kBytes, place), Status::Ok);
+        REQUIRE_EQ(other->allocate(2 * kBufferBytes, place), Status::Ok);
     }
-    Status single(Direction direction, std::uint64_t buffer, std::uint64_t size_bytes = kBytes) {
+    Status single(Direction direction, std::uint64_t buffer, std::uint64_t size_bytes = kBufferBytes) {
         return one->transfer(direction, other->session(), buffer, place, size_bytes);
     }
     // The first piece is plain memory.
     Status batch(Direction direction, std::uint64_t buffer) {
         const std::vector<std::uint64_t> buffers{world.local(), buffer};
-        const std::vector<std::uint64_t> peer_buffers{place, place + kBytes};
-        const std::vector<std::uint64_t> sizes{kBytes, kBytes};
+        const std::vector<std::uint64_t> peer_buffers{place, place + kBufferBytes};
+        const std::vector<std::uint64_t> sizes{kBufferBytes, kBufferBytes};
         return one->transfer_batch(direction, other->session(), {buffers, peer_buffers, sizes});
     }
     Status quantised(std::uint64_t buffer, std::uint64_t scale, std::uint64_t offset) {
         return one->write_quantised(other->session(),
-                                    {{buffer}, {place}, {kBytes}, {scale}, {offset}, 1, HalfType::Fp16}, 0);
+                                    {{buffer}, {place}, {kBufferBytes}, {scale}, {offset}, 1, HalfType::Fp16}, 0);
     }
     void lose(std::uint32_t rank) {
         REQUIRE_EQ(world.space->revoke(rank, "its process died"), Status::Ok);

@@ -4,24 +4,30 @@
 #include "transfer/peer_segments.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "check.h"
 #include "core/grace.h"
 #include "core/last_error.h"
 #include "core/shared_mapping.h"
+#include "descriptor_limits.h"
 #include "transfer/peer.h"
 #include "transfer/segment_offers.h"
 
 namespace memfabric {
 namespace {
+
+using namespace memfabric::testing;
 
 constexpr std::uint64_t kSegmentBytes = 64 * 1024;
 constexpr std::uint64_t kThere = 0x5000'0000;  // where the peer has it
@@ -30,15 +36,15 @@ constexpr std::uint64_t kThere = 0x5000'0000;  // where the peer has it
 struct Memory {
     OwnedFd file;
     SharedMapping mapping;
+    std::shared_ptr<OwnedFd> shared_file;
 
     Memory() {
         CHECK_EQ(make_memory_file("test", kSegmentBytes, file), Status::Ok);
         CHECK_EQ(SharedMapping::map(file.get(), kSegmentBytes, true, mapping), Status::Ok);
+        shared_file = std::make_shared<OwnedFd>(duplicate());
     }
     OwnedFd duplicate() const { return OwnedFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
-    SharedRange range(std::uint32_t id) const {
-        return {id, kThere, kThere + kSegmentBytes, 0, std::make_shared<OwnedFd>(duplicate())};
-    }
+    SharedRange range(std::uint32_t id) const { return {id, kThere, kThere + kSegmentBytes, 0, shared_file}; }
 };
 
 TEST(peer_segments_are_mapped_where_they_belong) {
@@ -137,9 +143,11 @@ TEST(segment_offers_wait_for_a_guest_that_does_not_read) {
     Memory memory;
     SegmentOffers offers;
     Pair pair;
+    const int few_bytes = 16 * 1024;
+    REQUIRE_EQ(setsockopt(pair.offering.get(), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes), 0);
     REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
     pair.accepted();
-    constexpr std::uint32_t kMany = 3000;
+    constexpr std::uint32_t kMany = 800;  // the guest keeps a descriptor of every second one
     for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
     for (std::uint32_t id = kMany / 2; id < kMany; ++id) offers.withdraw(id);
     for (int turn = 0; turn < 100 && !pair.peer.segments.has(kMany); ++turn) {
@@ -154,9 +162,59 @@ TEST(segment_offers_wait_for_a_guest_that_does_not_read) {
     CHECK(pair.peer.segments.has(kMany));
 }
 
+// Descriptors in flight are limited for all sockets of a user together, so no socket says when there are fewer.
+TEST(segment_offers_wait_while_too_many_descriptors_are_in_flight) {
+    Memory memory;
+    SegmentOffers offers;
+    Pair pair;
+    const OwnedFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    offers.ring_when_crowded(bell.get());
+    constexpr std::uint32_t kMany = 50;
+    std::thread sender([&] {
+        const PlainUserThread plain;
+        const FewDescriptorsInFlight few;
+        CHECK(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
+        for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
+        CHECK(offers.retry());
+        Packet packet;
+        CHECK(receive_packet(pair.peer.link.get(), packet) == Reception::Nothing);
+    });
+    sender.join();
+    eventfd_t rung = 0;
+    CHECK_EQ(eventfd_read(bell.get(), &rung), 0);
+    CHECK(!offers.retry());
+    CHECK_EQ(pair.accepted().segment_count, 0U);
+    REQUIRE(pair.peer.hear());
+    CHECK(pair.peer.segments.has(1));
+    CHECK(pair.peer.segments.has(kMany));
+}
+
+// The guest has no descriptor left when a segment is announced: it goes on without it.
+TEST(peer_segments_that_lost_their_descriptor_are_known_but_not_mapped) {
+    Memory memory;
+    SegmentOffers offers;
+    Pair pair;
+    REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
+    pair.accepted();
+    offers.show(std::vector<SharedRange>{memory.range(1)});
+    {
+        const NoDescriptorLeft none;
+        REQUIRE(pair.peer.hear());
+    }
+    const Grace::Guard guard;
+    CHECK(pair.peer.segments.has(1));
+    CHECK_EQ(pair.peer.segments.missed(), 1U);
+    CHECK(pair.peer.mapped_at(1, kThere, 1) == nullptr);
+    offers.show(std::vector<SharedRange>{memory.range(1), memory.range(2)});
+    CHECK(pair.peer.mapped_at(2, kThere, 1) != nullptr);
+    offers.withdraw(1);
+    REQUIRE(pair.peer.hear());
+    CHECK(!pair.peer.segments.has(1));
+}
+
 TEST(peer_hangs_up_on_nonsense) {
     Pair pair;
-    CHECK(send_packet(pair.offering.get(), encode(Hello{}), {}));
+    CHECK(send_packet(pair.offering.get(), encode(Hello{}), {}) == Sending::Sent);
     CHECK(!pair.peer.hear());
     CHECK(!pair.peer.hear());
     pair.peer.hang_up();

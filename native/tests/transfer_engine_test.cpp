@@ -3,7 +3,6 @@
 // Engines of one process, which speak to each other through real sockets.
 #include "transfer/transfer_engine.h"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,21 +15,14 @@
 
 #include "check.h"
 #include "core/last_error.h"
+#include "kernel_route.h"
 #include "transfer/ticket.h"
 
 namespace memfabric {
 namespace {
 
+using namespace memfabric::testing;
 using namespace std::chrono_literals;
-
-// Emulators of one process lack these calls; memory of the arena needs none.
-bool kernel_moves_memory() {
-    char from = 1;
-    char to = 0;
-    const iovec local{&to, 1};
-    const iovec remote{&from, 1};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-}
 
 std::shared_ptr<TransferEngine> opened() {
     auto engine = std::make_shared<TransferEngine>();

@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/last_error.h"
@@ -17,6 +19,8 @@
 namespace memfabric {
 namespace {
 
+constexpr auto kCrowdedPause = std::chrono::milliseconds(5);
+
 Status silent(const DialRequest& request) {
     return fail(Status::Timeout,
                 "session %s is there but did not answer in time; its process is stopped, or is no transfer engine",
@@ -26,6 +30,13 @@ Status silent(const DialRequest& request) {
 Status strange(const DialRequest& request) {
     return fail(Status::NotConnected,
                 "session %s gave no answer that this version understands; is it a transfer engine of the same version?",
+                request.session.c_str());
+}
+
+Status crowded(const DialRequest& request) {
+    return fail(Status::NoResources,
+                "session %s: too many descriptors of this user are on their way between processes; raise the limit of "
+                "open files (ulimit -n)",
                 request.session.c_str());
 }
 
@@ -73,7 +84,13 @@ Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer
         return about(request, status);
     }
     const Bytes bytes = encode(Attach{welcome.secret, request.own_instance, request.own_session});
-    if (!send_packet(link.get(), bytes, std::array{visits_fd})) return strange(request);
+    for (;;) {
+        const Sending sending = send_packet(link.get(), bytes, std::array{visits_fd});
+        if (sending == Sending::Sent) break;
+        if (sending != Sending::Crowded) return strange(request);
+        if (std::chrono::steady_clock::now() >= request.deadline) return crowded(request);
+        std::this_thread::sleep_for(kCrowdedPause);  // nothing tells when the kernel takes more
+    }
     for (;;) {
         if (const Status status = wait_for(link.get(), request); status != Status::Ok) return status;
         const Reception reception = receive_packet(link.get(), answer);
@@ -98,6 +115,12 @@ Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer
 Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
     if (const std::optional<Refused> refused = decode_refused(answer.bytes)) {
         return fail(Status::NotConnected, "session %s refuses: %s", request.session.c_str(), refused->reason.c_str());
+    }
+    if (answer.fds_lost) {
+        return fail(Status::NoResources,
+                    "session %s: this process has no descriptor left for its registrations; raise the limit of open "
+                    "files (ulimit -n)",
+                    request.session.c_str());
     }
     const std::optional<Accepted> accepted = decode_accepted(answer.bytes);
     if (!accepted || answer.fds.size() != 1) return strange(request);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/last_error.h"
+#include "core/pause_point.h"
 
 namespace memfabric {
 namespace {
@@ -31,7 +32,7 @@ union Control {
 
 }  // namespace
 
-bool send_packet(int fd, const Bytes& bytes, std::span<const int> fds) {
+Sending send_packet(int fd, const Bytes& bytes, std::span<const int> fds) {
     iovec vector{const_cast<char*>(bytes.data()), bytes.size()};
     Control control{};
     msghdr message{};
@@ -46,12 +47,18 @@ bool send_packet(int fd, const Bytes& bytes, std::span<const int> fds) {
         header->cmsg_len = CMSG_LEN(fds.size_bytes());
         std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
     }
-    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
+    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size())) return Sending::Sent;
+    if (errno == ETOOMANYREFS) {
+        PausePoint::reach("transfer.crowded");
+        return Sending::Crowded;
+    }
+    return errno == EAGAIN || errno == EINTR ? Sending::Full : Sending::Failed;
 }
 
 Reception receive_packet(int fd, Packet& packet) {
     packet.bytes.resize(kLongestPacketBytes + 1);
     packet.fds.clear();
+    packet.fds_lost = false;
     iovec vector{packet.bytes.data(), packet.bytes.size()};
     Control control{};
     msghdr message{};
@@ -72,10 +79,11 @@ Reception receive_packet(int fd, Packet& packet) {
         }
     }
     packet.bytes.resize(static_cast<std::size_t>(got));
-    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
         packet.fds.clear();
-        packet.bytes.clear();  // decodes as malformed
+        packet.fds_lost = true;
     }
+    if ((message.msg_flags & MSG_TRUNC) != 0) packet.bytes.clear();  // decodes as malformed
     return Reception::Packet;
 }
 

@@ -21,12 +21,19 @@ inline constexpr std::size_t kMostPacketFds = 4;
 struct Packet {
     Bytes bytes;
     std::vector<OwnedFd> fds;
+    bool fds_lost = false;  // there were some, but this process has no descriptor left for them; `fds` is then empty
 };
 
 enum class Reception : std::uint8_t { Nothing, Packet, End };
+enum class Sending : std::uint8_t {
+    Sent,
+    Full,     // the socket says when it has room again
+    Crowded,  // too many descriptors of this user are in flight (all its sockets count): nothing says when that ends
+    Failed,
+};
 
-// Neither of them blocks. Descriptors that arrive beyond the limit, or in a packet that is cut, are closed.
-bool send_packet(int fd, const Bytes& bytes, std::span<const int> fds);
+// Neither of them blocks. Descriptors in a packet that is cut are closed.
+Sending send_packet(int fd, const Bytes& bytes, std::span<const int> fds);
 Reception receive_packet(int fd, Packet& packet);
 
 Status listen_abstract(const std::string& name, OwnedFd& listener);

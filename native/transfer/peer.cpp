@@ -32,11 +32,12 @@ bool Peer::take(Packet packet) {
         return packet.fds.empty();
     }
     const std::optional<Offered> offered = decode_offered(packet.bytes);
-    if (!offered || packet.fds.size() != 1) return false;
+    if (!offered || packet.fds.size() != (packet.fds_lost ? 0 : 1)) return false;
     const std::string before = last_error();
-    const bool taken = segments.add(*offered, std::move(packet.fds[0])) == Status::Ok;
-    if (!taken) set_last_error(before);  // whoever happens to read the link has asked for something else
-    return taken;
+    // Without a descriptor the segment cannot be mapped here; the kernel's route leads there as well.
+    const Status status = packet.fds_lost ? segments.miss(*offered) : segments.add(*offered, std::move(packet.fds[0]));
+    if (status != Status::Ok) set_last_error(before);  // whoever happens to read the link has asked for something else
+    return status == Status::Ok;
 }
 
 void Peer::hang_up() {

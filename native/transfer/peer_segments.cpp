@@ -19,11 +19,20 @@ Status PeerSegments::add(const Offered& offered, OwnedFd file) {
         status != Status::Ok) {
         return status;
     }
-    const std::lock_guard lock(writers_);
-    if (has(offered.id)) return fail(Status::Duplicated, "segment %u has been announced twice", offered.id);
     auto held = std::make_shared<Held>();
     held->file_offset = offered.file_offset;
     held->file = std::move(file);
+    return insert(offered, std::move(held));
+}
+
+Status PeerSegments::miss(const Offered& offered) {
+    missed_.fetch_add(1, std::memory_order_relaxed);
+    return insert(offered, std::make_shared<Held>());
+}
+
+Status PeerSegments::insert(const Offered& offered, std::shared_ptr<Held> held) {
+    const std::lock_guard lock(writers_);
+    if (has(offered.id)) return fail(Status::Duplicated, "segment %u has been announced twice", offered.id);
     auto next = std::make_unique<Table>(*table_.load(std::memory_order_relaxed));
     next->push_back({offered.id, offered.start, offered.size_bytes, std::move(held)});
     publish(std::move(next));

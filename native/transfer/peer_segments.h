@@ -28,11 +28,13 @@ public:
     PeerSegments& operator=(const PeerSegments&) = delete;
 
     Status add(const Offered& offered, OwnedFd file);  // InvalidParam: not what it should be
+    Status miss(const Offered& offered);               // its descriptor was lost on the way: known, but never mapped
     void remove(std::uint32_t id);
     void clear();
     bool collect();  // unmaps what was removed and nobody uses any more; true if nothing of that is left
 
     bool has(std::uint32_t id) const { return find(id) != nullptr; }
+    std::uint32_t missed() const { return missed_.load(std::memory_order_relaxed); }  // so far
 
     // Where the peer's address is here; nullptr if the segment is not known or cannot be mapped.
     std::byte* at(std::uint32_t id, std::uint64_t address, std::uint64_t size_bytes) {
@@ -69,12 +71,14 @@ private:
         }
         return nullptr;
     }
+    Status insert(const Offered& offered, std::shared_ptr<Held> held);
     std::byte* map(const Entry& entry);
     void publish(std::unique_ptr<const Table> table);
 
     std::mutex writers_;
     std::atomic<const Table*> table_;
     Retirement retired_;
+    std::atomic<std::uint32_t> missed_{0};
 };
 
 }  // namespace memfabric

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/segment_offers.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <array>
-
-#include "transfer/packets.h"
+#include <utility>
 
 namespace memfabric {
 
@@ -13,40 +14,42 @@ void SegmentOffers::show(std::span<const SharedRange> ranges) {
     bool news = false;
     for (const SharedRange& range : ranges) {
         if (!shown_.emplace(range.id, range).second) continue;
-        for (auto& [link, queue] : guests_) queue.push_back(range);
+        for (auto& [link, guest] : guests_) guest.queue.push_back(range);
         news = true;
     }
     if (!news) return;
-    for (auto& [link, queue] : guests_) send_queued(link, queue);
+    for (auto& [link, guest] : guests_) send_and_tell(link, guest);
 }
 
 void SegmentOffers::withdraw(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     if (shown_.erase(id) == 0) return;
-    for (auto& [link, queue] : guests_) {
-        const auto waiting = std::ranges::find(queue, id, &SharedRange::id);
-        if (waiting != queue.end()) {
+    for (auto& [link, guest] : guests_) {
+        const auto waiting = std::ranges::find(guest.queue, id, &SharedRange::id);
+        if (waiting != guest.queue.end()) {
             waiting->file.reset();  // it never learns more than that there was one: guests count what they get
         } else {
-            queue.push_back({id, 0, 0, 0, nullptr});
+            guest.queue.push_back({id, 0, 0, 0, nullptr});
         }
-        send_queued(link, queue);
+        send_and_tell(link, guest);
     }
 }
 
 bool SegmentOffers::admit(int link, const InstanceId& instance, int registrations_fd) {
     const std::lock_guard lock(mutex_);
-    const Accepted accepted{instance, static_cast<std::uint32_t>(shown_.size())};
-    if (!send_packet(link, encode(accepted), std::array{registrations_fd})) return false;
-    Queue& queue = guests_[link];
-    for (const auto& [id, range] : shown_) queue.push_back(range);
-    send_queued(link, queue);
-    return true;
+    Guest& guest = guests_[link];
+    guest.accepted = {instance, static_cast<std::uint32_t>(shown_.size())};
+    guest.registrations_fd = registrations_fd;
+    for (const auto& [id, range] : shown_) guest.queue.push_back(range);
+    if (send_and_tell(link, guest) != Sending::Failed) return true;
+    guests_.erase(link);
+    return false;
 }
 
 void SegmentOffers::flush(int link) {
     const std::lock_guard lock(mutex_);
-    if (const auto guest = guests_.find(link); guest != guests_.end()) send_queued(link, guest->second);
+    if (crowded_) return;  // a send that fails for that makes room, too: whoever tried at once again would never rest
+    if (const auto guest = guests_.find(link); guest != guests_.end()) send_and_tell(link, guest->second);
 }
 
 void SegmentOffers::dismiss(int link) {
@@ -54,17 +57,42 @@ void SegmentOffers::dismiss(int link) {
     guests_.erase(link);
 }
 
+bool SegmentOffers::retry() {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(crowded_, false)) return false;
+    for (auto& [link, guest] : guests_) crowded_ |= send_queued(link, guest) == Sending::Crowded;
+    return crowded_;
+}
+
+void SegmentOffers::ring_when_crowded(int bell) {
+    const std::lock_guard lock(mutex_);
+    bell_ = bell;
+}
+
+// With the lock held, as the next one.
+Sending SegmentOffers::send_and_tell(int link, Guest& guest) {
+    const Sending sending = send_queued(link, guest);
+    if (sending == Sending::Crowded && !std::exchange(crowded_, true) && bell_ >= 0) eventfd_write(bell_, 1);
+    return sending;
+}
+
 // As much as the socket takes. A guest that is gone takes nothing, and is dismissed soon.
-void SegmentOffers::send_queued(int link, Queue& queue) {
-    for (; !queue.empty(); queue.pop_front()) {
-        const SharedRange& range = queue.front();
-        const bool sent =
+Sending SegmentOffers::send_queued(int link, Guest& guest) {
+    if (guest.registrations_fd >= 0) {
+        const Sending sending = send_packet(link, encode(guest.accepted), std::array{guest.registrations_fd});
+        if (sending != Sending::Sent) return sending;
+        guest.registrations_fd = -1;
+    }
+    for (; !guest.queue.empty(); guest.queue.pop_front()) {
+        const SharedRange& range = guest.queue.front();
+        const Sending sending =
             range.file == nullptr
                 ? send_packet(link, encode(Withdrawn{range.id}), {})
                 : send_packet(link, encode(Offered{range.id, range.start, range.end - range.start, range.file_offset}),
                               std::array{range.file->get()});
-        if (!sent) return;
+        if (sending != Sending::Sent) return sending;
     }
+    return Sending::Sent;
 }
 
 }  // namespace memfabric

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "core/shared_ranges.h"
+#include "transfer/packets.h"
 #include "transfer/session_frames.h"
 
 namespace memfabric {
@@ -19,23 +20,38 @@ namespace memfabric {
 // Thread contract: any thread; nothing blocks. Links are the service's: it dismisses one before it closes it.
 class SegmentOffers {
 public:
-    // Sent to all guests when this returns, except to those whose sockets are full: they get it when they read again.
+    // Sent to all guests when this returns, except to those whose sockets are full: they get it when they read again
+    // (or, if too many descriptors are in flight, when `retry` finds that fewer are).
     void show(std::span<const SharedRange> ranges);
     void withdraw(std::uint32_t id);
 
-    // Sends the acceptance with the registrations, and all that is shown behind it; false: the guest is gone.
+    // Sends the acceptance with the registrations, and all that is shown behind it; false: the guest is gone. The
+    // descriptor stays the caller's, open until the guest is dismissed.
     bool admit(int link, const InstanceId& instance, int registrations_fd);
     void flush(int link);  // the socket has room again
     void dismiss(int link);
 
+    // While too many descriptors are in flight, what is queued waits for somebody to call `retry` now and then; the
+    // bell, an eventfd or -1, tells when that begins. True: it still waits.
+    bool retry();
+    void ring_when_crowded(int bell);
+
 private:
     using Queue = std::deque<SharedRange>;  // what has not been sent; without a file: withdrawn
+    struct Guest {
+        Accepted accepted{};
+        int registrations_fd = -1;  // until the acceptance is sent
+        Queue queue;
+    };
 
-    static void send_queued(int link, Queue& queue);
+    Sending send_queued(int link, Guest& guest);
+    Sending send_and_tell(int link, Guest& guest);
 
     std::mutex mutex_;
     std::map<std::uint32_t, SharedRange> shown_;
-    std::unordered_map<int, Queue> guests_;
+    std::unordered_map<int, Guest> guests_;
+    bool crowded_ = false;
+    int bell_ = -1;
 };
 
 }  // namespace memfabric

@@ -50,7 +50,7 @@ void SessionService::hear_candidate(int fd, Connection& connection) {
     const std::string reason = reason_to_refuse(packet, caller);
     auto visitor = std::make_shared<Visitor>();
     if (!reason.empty() || VisitorPage::map(packet.fds[0].get(), visitor->page) != Status::Ok) {
-        send_packet(fd, encode(Refused{reason.empty() ? take_last_error() : reason}), {});
+        static_cast<void>(send_packet(fd, encode(Refused{reason.empty() ? take_last_error() : reason}), {}));
         return drop(fd);
     }
     const Attach attach = *decode_attach(packet.bytes);
@@ -82,6 +82,7 @@ std::string SessionService::reason_to_refuse(const Packet& packet, const ucred& 
                " and lets only that user and root in, not user " + std::to_string(caller.uid) +
                "; run both as the same user";
     }
+    if (packet.fds_lost) return "its process has no descriptor left; raise its limit of open files (ulimit -n)";
     const std::optional<Attach> attach = decode_attach(packet.bytes);
     if (!attach || packet.fds.size() != 1) return "the request is malformed; both sides need the same version";
     if (attach->secret != offer_.secret) return "the secret is that of another engine; the session was restarted";

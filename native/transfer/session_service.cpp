@@ -23,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatienceWithCallers = std::chrono::seconds(3);  // from the first byte to the last
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr std::size_t kMostStrangers = 256;  // connections that have not shown who they are
+constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at a process without a link
+constexpr std::size_t kMostStrangers = 256;                 // connections that have not shown who they are
 
 }  // namespace
 
@@ -62,12 +63,15 @@ void SessionService::stop() {
     stopping_.store(true);
     if (bell_) eventfd_write(bell_.get(), 1);
     if (thread_.joinable()) thread_.join();
+    offer_.segments->ring_when_crowded(-1);
     const std::lock_guard lock(mutex_);
     for (auto& [fd, connection] : connections_) {
         if (connection.visitor != nullptr) connection.visitor->gone.store(true);
         if (connection.peer != nullptr) connection.peer->gone.store(true);
         if (connection.visitor != nullptr) offer_.segments->dismiss(fd);
     }
+    for (const auto& visitor : unlinked_) visitor->gone.store(true);
+    unlinked_.clear();
     connections_.clear();
     tcp_listener_.reset();
     unix_listener_.reset();
@@ -82,6 +86,7 @@ Status SessionService::open() {
         return fail(Status::NoResources, "session %s cannot watch its sockets: %s", offer_.session.c_str(),
                     std::strerror(errno));
     }
+    offer_.segments->ring_when_crowded(bell_.get());
     return Status::Ok;
 }
 
@@ -120,13 +125,26 @@ void SessionService::drop(int fd) {
     connections_.erase(found);
     if (connection.visitor != nullptr) {
         offer_.segments->dismiss(fd);
-        connection.visitor->gone.store(true, std::memory_order_release);
+        remember(connection.visitor);
         downfalls_->report(connection.visitor->session, connection.visitor->instance);
     }
     if (connection.peer != nullptr) {
         connection.peer->hang_up();
         departed_.push_back(connection.peer);
         downfalls_->report(connection.peer->session, connection.peer->instance);
+    }
+}
+
+// Most links end with their process; one can also end alone, while a transfer of that process is inside our memory.
+void SessionService::remember(const std::shared_ptr<Visitor>& visitor) {
+    visitor->linked.store(false, std::memory_order_release);
+    std::erase_if(unlinked_, [&](const std::shared_ptr<Visitor>& known) {
+        return known->page.is_page_of(visitor->page) || !known->page.is_mapped_by(known->pid);
+    });
+    if (visitor->pid > 0 && visitor->page.is_mapped_by(visitor->pid)) {
+        unlinked_.push_back(visitor);
+    } else {
+        visitor->gone.store(true, std::memory_order_release);
     }
 }
 
@@ -203,7 +221,11 @@ bool SessionService::tick() {
         listen_for_callers(EPOLLIN);
     }
     std::erase_if(departed_, [](const std::shared_ptr<Peer>& peer) { return peer->segments.collect(); });
-    bool waiting = paused_ || !departed_.empty();
+    if (retry_at_ <= now) {
+        crowded_ = offer_.segments->retry();
+        if (crowded_) retry_at_ = now + kTick;
+    }
+    bool waiting = crowded_ || paused_ || !departed_.empty();
     for (const auto& [fd, connection] : connections_) {
         if (connection.peer != nullptr && !connection.peer->segments.collect()) waiting = true;
         if (connection.deadline != Deadline::max()) waiting = true;
@@ -230,9 +252,17 @@ bool SessionService::wait_for_visitors(Deadline deadline, pid_t& late) {
         for (const auto& [fd, connection] : connections_) {
             if (connection.visitor != nullptr) visitors.push_back(connection.visitor);
         }
+        visitors.insert(visitors.end(), unlinked_.begin(), unlinked_.end());
     }
     for (const auto& visitor : visitors) {
-        if (visitor->page.wait_until_moved_on(visit_id(offer_.instance), deadline, visitor->gone)) continue;
+        Deadline next_look = Clock::now();
+        const auto is_gone = [&] {
+            if (visitor->gone.load(std::memory_order_acquire)) return true;
+            if (visitor->linked.load(std::memory_order_acquire) || Clock::now() < next_look) return false;
+            next_look = Clock::now() + kLookPause;
+            return !visitor->page.is_mapped_by(visitor->pid);
+        };
+        if (visitor->page.wait_until_moved_on(visit_id(offer_.instance), deadline, is_gone)) continue;
         late = visitor->pid;
         return false;
     }

@@ -61,7 +61,8 @@ private:
         pid_t pid = 0;
         std::string session;
         InstanceId instance{};
-        std::atomic<bool> gone{false};
+        std::atomic<bool> linked{true};
+        std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
     enum class Kind : std::uint8_t { TcpListener, UnixListener, Bell, Caller, Candidate, Visitor, Peer };
     struct Connection {
@@ -82,6 +83,7 @@ private:
     bool add(int fd, Connection connection);
     bool listen_to(int operation, int fd, std::uint32_t events);
     void drop(int fd);
+    void remember(const std::shared_ptr<Visitor>& visitor);
     void handle(int fd);
     void accept_all(int listener, Kind kind);
     void make_room();
@@ -103,8 +105,12 @@ private:
     std::mutex mutex_;  // for the connections
     std::unordered_map<int, Connection> connections_;
     std::vector<std::shared_ptr<Peer>> departed_;  // gone; transfers that have not noticed may still be in their memory
-    Deadline paused_until_{};                      // out of descriptors: the listeners wait
+    // Their links have ended but not their processes, which may be inside until they notice. One for each process.
+    std::vector<std::shared_ptr<Visitor>> unlinked_;
+    Deadline paused_until_{};  // out of descriptors: the listeners wait
     bool paused_ = false;
+    Deadline retry_at_{};  // too many descriptors are in flight: not sooner
+    bool crowded_ = false;
     std::atomic<bool> stopping_{false};
     std::mutex joining_;  // held by whoever stops
     std::thread thread_;  // last: it uses everything above

@@ -45,6 +45,14 @@ Status explain_error(const Peer& peer, Direction direction, std::span<const Piec
                            "unregister before freeing",
                     moved.size_bytes, total_bytes);
     }
+    if (moved.error == EPERM && peer.segments.missed() != 0) {
+        return fail(
+            Status::NoResources,
+            "session %s: this process had no descriptor left when memory of process %d was shown to it, and the "
+            "kernel does not let it in otherwise; raise the limit of open files (ulimit -n) and restart the "
+            "engine",
+            peer.session.c_str(), static_cast<int>(peer.process.pid));
+    }
     if (moved.error == EPERM) {
         return fail(Status::NotConnected,
                     "session %s: the kernel does not let this process into process %d; run both as one user, allow it "

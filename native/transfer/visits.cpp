@@ -2,9 +2,13 @@
 #include "transfer/visits.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <span>
+#include <string>
 
 #include "core/last_error.h"
 #include "core/patience.h"
@@ -80,11 +84,23 @@ VisitWords::Seat* Visits::take_seat() {
 
 Status VisitorPage::map(int fd, VisitorPage& made) {
     if (const Status status = check_memory_file(fd, sizeof(VisitWords)); status != Status::Ok) return status;
+    struct stat file{};
+    if (fstat(fd, &file) == 0) made.file_number_ = file.st_ino;
     return SharedMapping::map(fd, sizeof(VisitWords), /*writable=*/false, made.mapping_);
 }
 
+bool VisitorPage::is_mapped_by(pid_t pid) const {
+    std::ifstream maps(std::string("/proc/").append(std::to_string(pid)).append("/maps"));
+    if (!maps) return errno != ENOENT && errno != ESRCH;
+    const std::string file = std::string(" ").append(std::to_string(file_number_)).append(" ");
+    for (std::string line; std::getline(maps, line);) {  // none for one that has ended, but whose parent has not looked
+        if (line.find("memfabric-visits") != std::string::npos && line.find(file) != std::string::npos) return true;
+    }
+    return maps.bad();
+}
+
 bool VisitorPage::wait_until_moved_on(std::uint64_t host, std::chrono::steady_clock::time_point deadline,
-                                      const std::atomic<bool>& stop) const {
+                                      const std::function<bool()>& is_gone) const {
     const std::uint64_t used = words().used.load(std::memory_order_seq_cst);
     for (const VisitWords::Seat& seat :
          std::span(words().seats).first(std::min<std::uint64_t>(used, VisitWords::kSeats))) {
@@ -93,7 +109,7 @@ bool VisitorPage::wait_until_moved_on(std::uint64_t host, std::chrono::steady_cl
         if (seen % 2 == 0 || seat.host.load(std::memory_order_seq_cst) != host) continue;
         Patience patience;
         while (seat.count.load(std::memory_order_seq_cst) == seen) {
-            if (stop.load(std::memory_order_acquire)) return true;
+            if (is_gone()) return true;
             if (std::chrono::steady_clock::now() >= deadline) return false;
             patience.wait();
         }

@@ -6,10 +6,13 @@
 // nobody can still be writing. (Both sides use seq_cst: either the visitor sees the change, or the engine the visit.)
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "core/owned_fd.h"
@@ -71,15 +74,21 @@ class VisitorPage {
 public:
     static Status map(int fd, VisitorPage& made);
 
-    // False if a thread that was inside the host's memory at the time of the call still was at the deadline. `stop`
-    // ends the wait early, with true: the visitor's process is gone.
+    // False if a thread that was inside the host's memory at the time of the call still was at the deadline. `is_gone`
+    // is asked while somebody is waited for, and ends the wait with true: the visitor's process is gone.
     bool wait_until_moved_on(std::uint64_t host, std::chrono::steady_clock::time_point deadline,
-                             const std::atomic<bool>& stop) const;
+                             const std::function<bool()>& is_gone) const;
+
+    // Whether that process has the page mapped, as every visitor has until it ends or becomes another program; a
+    // process that got the number of a dead one has not. True also if the kernel does not let us see.
+    bool is_mapped_by(pid_t pid) const;
+    bool is_page_of(const VisitorPage& other) const { return file_number_ == other.file_number_; }
 
 private:
     const VisitWords& words() const { return *reinterpret_cast<const VisitWords*>(mapping_.address()); }
 
     SharedMapping mapping_;
+    std::uint64_t file_number_ = 0;  // the inode: not given away while the file is mapped here
 };
 
 inline Visits::Visit::Visit(std::uint64_t host) : seat_(seat_of_thread_) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two ways in which descriptors can be few: those that this process has, and those of its user that are in flight.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "check.h"
+#include "core/owned_fd.h"
+
+namespace memfabric::testing {
+
+// The soft limit of descriptors, as long as it lives. The limit holds for the whole process.
+class DescriptorLimit {
+public:
+    explicit DescriptorLimit(rlim_t count) {
+        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit changed{count, before_.rlim_max};
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &changed), 0);
+    }
+    ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+    DescriptorLimit(const DescriptorLimit&) = delete;
+    DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+
+private:
+    rlimit before_{};
+};
+
+// Nobody in this process can open anything.
+class NoDescriptorLeft {
+public:
+    NoDescriptorLeft() : limit_(0) {}
+
+private:
+    DescriptorLimit limit_;
+};
+
+// Root is exempt from some limits: while this lives, the calling thread (and threads that it starts) is as any user.
+class PlainUserThread {
+public:
+    PlainUserThread() {
+        if (geteuid() == 0) CHECK_EQ(syscall(SYS_setresuid, -1, kNobody, -1), 0);
+    }
+    ~PlainUserThread() { syscall(SYS_setresuid, -1, getuid(), -1); }
+    PlainUserThread(const PlainUserThread&) = delete;
+    PlainUserThread& operator=(const PlainUserThread&) = delete;
+
+private:
+    static constexpr int kNobody = 65534;
+};
+
+// As many descriptors as the kernel allows are in flight: plain users can send no more, but open some. Needs a
+// PlainUserThread.
+class FewDescriptorsInFlight {
+public:
+    FewDescriptorsInFlight() {
+        std::array<int, 2> ends{};
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+        sending_.reset(ends[0]);
+        receiving_.reset(ends[1]);
+        limit_.emplace(kAllowed);
+        while (send_many()) {
+        }
+        CHECK_EQ(errno, ETOOMANYREFS);
+    }
+
+private:
+    static constexpr int kAllowed = 512;
+    static constexpr int kAtOnce = 250;
+
+    bool send_many() const {
+        char byte = 0;
+        iovec vector{&byte, 1};
+        alignas(cmsghdr) std::array<char, CMSG_SPACE(kAtOnce * sizeof(int))> control{};
+        msghdr message{};
+        message.msg_iov = &vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr* header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(kAtOnce * sizeof(int));
+        std::array<int, kAtOnce> fds;
+        fds.fill(file_.get());
+        std::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
+        return sendmsg(sending_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+    }
+
+    const OwnedFd file_{open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    OwnedFd sending_;
+    OwnedFd receiving_;
+    std::optional<DescriptorLimit> limit_;
+};
+
+}  // namespace memfabric::testing
