@@ -25,6 +25,8 @@ from memfabric_hybrid.address_space.messages import (
 )
 from support.neighbours import THEIRS, House, Puppet, beside, memory_file, share
 
+pytestmark = pytest.mark.plain_user
+
 MINE = 1001  # an instance
 PROMPTLY_S = 2.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import struct
@@ -19,6 +18,8 @@ from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
 from memfabric_hybrid.address_space.packets import MAX_FDS
 from support.neighbours import THEIRS, House, knock, memory_file, share
+
+pytestmark = pytest.mark.plain_user
 
 MINE = 1001  # an instance
 
@@ -108,7 +109,7 @@ visitor = door.accept()[0]
 visitor.settimeout(5)
 print(visitor.recv(100), flush=True)
 """
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
+root_only = pytest.mark.needs_root("only root can start processes of other users")
 
 
 @root_only

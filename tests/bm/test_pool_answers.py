@@ -12,6 +12,8 @@ from memfabric_hybrid.address_space.messages import Accept, NotHere, Offer, Shar
 from memfabric_hybrid.bm import runtime
 from support.pool_worker import MIB
 
+pytestmark = pytest.mark.plain_user
+
 
 def test_descriptors_of_an_answer_outlive_the_pool(pool: bm.BigMemory) -> None:
     """The exchange sends them after the pool has let go of its lock: a destroy in between must not change them."""

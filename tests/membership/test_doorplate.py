@@ -18,6 +18,8 @@ from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.peer_user import peer_credentials
 
+pytestmark = pytest.mark.plain_user
+
 HOLDER = """
 import sys, time
 from memfabric_hybrid.membership import doorplate

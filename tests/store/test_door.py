@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -16,7 +15,9 @@ from memfabric_hybrid.store.door import open_door
 from store.worlds import soon
 from support.ports import reserved_port
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
+pytestmark = pytest.mark.plain_user
+
+root_only = pytest.mark.needs_root("only root can start processes of other users")
 
 SERVER_OF_ANOTHER_USER = """
 import encodings.idna, os, sys  # all that is needed is imported while it can be read

@@ -120,3 +120,11 @@ def test_a_skip_fails_in_ci_only(tmp_path: Path, ci: str, code: int) -> None:
     finished = run_pytest(tmp_path, test, CI=ci)
     assert finished.returncode == code, finished.stdout
     assert ("skipped tests count as failures" in finished.stdout) == bool(code)
+
+
+@pytest.mark.plain_user
+def test_what_needs_root_may_be_skipped_by_others(tmp_path: Path) -> None:
+    test = "import pytest\n@pytest.mark.needs_root('only root can do it')\ndef test_a(): pass\ndef test_b(): pass\n"
+    finished = run_pytest(tmp_path, test, CI="true", PYTEST_ADDOPTS="-rs")
+    assert finished.returncode == 0, finished.stdout
+    assert ("needs root: only root can do it" in finished.stdout) == (os.geteuid() != 0)

@@ -57,7 +57,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can choose the number of the next process")
+@pytest.mark.needs_root("only root can choose the number of the next process")
 def test_a_process_with_the_dead_ones_number_is_never_touched(engine: mf.TransferEngine, workers: Workers) -> None:
     """Another process gets the number of the killed target and has memory at the very address: it stays as it was."""
     own = ctypes.create_string_buffer(b"\x42" * 4096, 4096)

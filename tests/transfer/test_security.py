@@ -15,6 +15,8 @@ import pytest
 
 import memfabric_hybrid as mf
 
+pytestmark = pytest.mark.plain_user
+
 NOBODY = 65534
 # Speaks the protocol itself, so that nothing of the library could refuse on this side.
 STRANGER = """
@@ -58,7 +60,7 @@ def attach_as(uid: int, port: int) -> tuple[int, int, str]:
     return int(kind), int(fds), "".join(reason)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs_root("only root can become another user")
 def test_another_user_cannot_attach(engine: mf.TransferEngine) -> None:
     assert attach_as(0, engine.get_rpc_port()) == (4, 1, "")
     kind, fds, reason = attach_as(NOBODY, engine.get_rpc_port())
@@ -76,7 +78,7 @@ print(engine.send_probe(sys.argv[1]), mf.get_last_err_msg())
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs_root("only root can become another user")
 def test_the_library_of_another_user_is_told_why(engine: mf.TransferEngine) -> None:
     command = [sys.executable, "-c", VISITOR_AS_NOBODY, engine.session_id]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -190,7 +192,7 @@ print(engine.transfer_sync_write(session, ctypes.addressof(own), private, 64), m
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs_root("only root can become another user")
 @pytest.mark.parametrize("may_be_debugged", [True, False])
 def test_a_kernel_that_refuses_is_named_with_the_remedy(may_be_debugged: bool, store_url: str) -> None:
     """Two processes of one user who is not root. Memory of `trans_malloc` and of a pool works in any case."""
