@@ -116,13 +116,13 @@ Status Space::detach(std::uint32_t rank) {
 void Space::close() {
     if (openness_.is_disowned()) return retire_in_child();
     if (!openness_.close()) return;
+    const DeferredInterruption deferred;
     slots_.detach_all("the object was closed");
     std::shared_ptr<Stream> stream;
     {
         const std::lock_guard lock(stream_mutex_);
         stream = std::move(stream_);
     }
-    const DeferredInterruption deferred;
     if (stream != nullptr) static_cast<void>(stream->close());  // what was queued fails, because the object is closed
     retire();
 }

@@ -178,6 +178,7 @@ Status TransferEngine::wait_for_visitors(const char* what) {
     }
     pid_t late = 0;
     if (service == nullptr || service->wait_for_visitors(deadline(), late)) return Status::Ok;
+    if (Interruption::requested()) return Status::Interrupted;
     return fail(Status::Timeout,
                 "%s, but process %d is still inside a transfer that began before; do not free it until that process "
                 "goes on or ends",

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "core/patience.h"
 
@@ -108,9 +109,15 @@ bool VisitorPage::wait_until_moved_on(std::uint64_t host, std::chrono::steady_cl
         // The host is stored before the count: an odd count stands beside its own host, or beside a later one.
         if (seen % 2 == 0 || seat.host.load(std::memory_order_seq_cst) != host) continue;
         Patience patience;
+        auto next_look = std::chrono::steady_clock::now() + Interruption::kLongestSleep;
         while (seat.count.load(std::memory_order_seq_cst) == seen) {
             if (is_gone()) return true;
-            if (std::chrono::steady_clock::now() >= deadline) return false;
+            const auto now = std::chrono::steady_clock::now();
+            if (now >= deadline) return false;
+            if (now >= next_look) {
+                if (Interruption::requested()) return false;
+                next_look = now + Interruption::kLongestSleep;
+            }
             patience.wait();
         }
     }

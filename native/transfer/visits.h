@@ -74,7 +74,8 @@ class VisitorPage {
 public:
     static Status map(int fd, VisitorPage& made);
 
-    // False if a thread that was inside the host's memory at the time of the call still was at the deadline. `is_gone`
+    // False if a thread that was inside the host's memory at the time of the call still was at the deadline, or when
+    // the wait was interrupted. `is_gone`
     // is asked while somebody is waited for, and ends the wait with true: the visitor's process is gone.
     bool wait_until_moved_on(std::uint64_t host, std::chrono::steady_clock::time_point deadline,
                              const std::function<bool()>& is_gone) const;

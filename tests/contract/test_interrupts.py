@@ -22,6 +22,7 @@ from support.workers import Cluster
 
 SOON_S = 20.0  # far from the minutes that the waits would take
 ASYNC, USE_STREAM = 1, 4
+LONG = 200 << 20  # more than a transfer moves at once
 
 
 class Interrupted(BaseException):
@@ -206,3 +207,20 @@ def test_looking_for_a_store_is_left() -> None:
         config.start_store = False
         bm.initialize(f"tcp://127.0.0.1:{port}", 2, 0, config)
     assert bm.bm_rank_id() == 0xFFFFFFFF
+
+
+def test_taking_memory_back_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer stands still in the middle of a transfer into it. The registration has ended all the same."""
+    monkeypatch.setenv("MF_TRANSFER_TIMEOUT_MS", "100000")
+    with Cluster(1, "support.transfer_worker") as cluster, mf.TransferEngine() as engine:
+        assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        there = engine.trans_malloc(LONG)
+        cluster.call(0, "start")
+        cluster.call(0, "open_memory", "long", LONG)
+        cluster.call(0, "stand_inside", engine.session_id, "long", there, LONG)
+        with interrupted_by():
+            engine.unregister_memory(there)
+        assert engine.unregister_memory(there) == -2007
+        with interrupted_by():
+            engine.trans_free(there)
+        cluster.kill(0)

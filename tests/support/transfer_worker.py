@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, shm
+from memfabric_hybrid import _native, bm, shm
 
 engine = mf.TransferEngine()
 buffers: dict[str, Any] = {}  # name → what keeps the memory alive
@@ -119,6 +119,13 @@ def write(session: str, name: str, peer_address: int, size: int, offset: int = 0
 
 def read(session: str, name: str, peer_address: int, size: int, offset: int = 0) -> tuple[int, str]:
     return call("transfer_sync_read", session, addresses[name] + offset, peer_address, size)
+
+
+def stand_inside(session: str, name: str, peer_address: int, size: int) -> None:
+    """Begins a long write and stands still in the middle of it; killing this process is the only way out."""
+    _native._hold_at("transfer.between_chunks")
+    threading.Thread(target=write, args=(session, name, peer_address, size), daemon=True).start()
+    assert _native._wait_until_held("transfer.between_chunks", 20)
 
 
 def exercise(session: str, peer_address: int, size: int, seed: int) -> int:
