@@ -2,6 +2,9 @@
 
 Owns the `memfabric_hybrid` logger of the standard library and its one handler. Modules log with
 `logs.get(__name__)`; levels of the documents (0 debug … 5 fatal) exist only at this edge.
+
+Saying something never raises: a thread of ours must not end because standard error is closed, or because the program's
+function, or a handler that the program added, raises or exits.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class EdgeHandler(logging.Handler):
         super().__init__()
         self.extern: ExternLogger | None = None
         self.extern_failures = 0  # exceptions the extern logger raised; they never reach the library
+        self._told_of_exit = False
         self._inside = threading.local()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"))
 
@@ -43,25 +47,77 @@ class EdgeHandler(logging.Handler):
         text = self.format(record)
         extern = self.extern
         if extern is None:
-            sys.stderr.write(text + "\n")
+            self._write(text)
             return
         if getattr(self._inside, "active", False):
             return  # the extern logger called into us and we logged: do not recurse into it
         self._inside.active = True
         try:
             extern(_DOCUMENTED.get(record.levelno, 1), text)
-        except Exception:
+        except BaseException as raised:
             self.extern_failures += 1
+            if not isinstance(raised, Exception):
+                _pass_on_interrupt(raised)
+                if not self._told_of_exit:  # once: it is called for every line
+                    self._told_of_exit = True
+                    self._write(f"memfabric_hybrid: the extern logger raised {type(raised).__name__}, which is ignored")
         finally:
             self._inside.active = False
+
+    def _write(self, text: str) -> None:
+        if sys.stderr is not None:  # None: the program was started without one
+            sys.stderr.write(text + "\n")
 
 
 handler = EdgeHandler()
 
 
-def get(module: str) -> logging.Logger:
-    """The logger of a module of this package."""
-    return logging.getLogger(module)
+def _pass_on_interrupt(raised: BaseException) -> None:
+    """The interrupt key is pressed for the program's main thread, which happens to be in here."""
+    if isinstance(raised, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise raised
+
+
+class Log:
+    """What one module says, as `logging.Logger` takes it. No method raises."""
+
+    lost_lines = 0  # of all modules: those that could not be written, whoever's fault it was
+
+    def __init__(self, module: str) -> None:
+        self._logger = logging.getLogger(module)
+
+    def debug(self, text: str, *values: object) -> None:
+        self.log(logging.DEBUG, text, *values)
+
+    def info(self, text: str, *values: object) -> None:
+        self.log(logging.INFO, text, *values)
+
+    def warning(self, text: str, *values: object) -> None:
+        self.log(logging.WARNING, text, *values)
+
+    def error(self, text: str, *values: object, exc_info: BaseException | None = None) -> None:
+        self.log(logging.ERROR, text, *values, exc_info=exc_info)
+
+    def critical(self, text: str, *values: object, exc_info: BaseException | None = None) -> None:
+        self.log(logging.CRITICAL, text, *values, exc_info=exc_info)
+
+    def exception(self, text: str, *values: object) -> None:
+        """With the traceback of the exception that is being handled."""
+        self.log(logging.ERROR, text, *values, exc_info=sys.exc_info()[1])
+
+    def log(self, level: int, text: str, *values: object, exc_info: BaseException | None = None) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
+        try:
+            self._logger.log(level, text, *values, exc_info=exc_info)
+        except BaseException as raised:
+            Log.lost_lines += 1
+            _pass_on_interrupt(raised)
+
+
+def get(module: str) -> Log:
+    """What a module of this package says."""
+    return Log(module)
 
 
 def set_level(documented: int) -> None:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from memfabric_hybrid.store.client import StoreClient
 from memfabric_hybrid.store.interface import Snapshot, Store, Watch, WatchCallback, WatchUpdate
-from memfabric_hybrid.store.session_events import SessionConnected, SessionEvent, SessionLost, SessionRestored
+from memfabric_hybrid.store.session_events import (
+    SessionConnected,
+    SessionEvent,
+    SessionFailed,
+    SessionLost,
+    SessionRestored,
+)
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ __all__ = [
     "InProcessStore",
     "SessionConnected",
     "SessionEvent",
+    "SessionFailed",
     "SessionLost",
     "SessionRestored",
     "Snapshot",

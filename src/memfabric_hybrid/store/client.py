@@ -33,6 +33,7 @@ from memfabric_hybrid.store.watchings import Watching
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
 FAREWELL_S = 1.0
+SHORTEST_FAREWELL_S = 0.1  # for who is late already: a store that is there answers faster
 
 _log = logs.get(__name__)
 _NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))
@@ -56,6 +57,8 @@ class StoreClient(Participant):
         self._dialer = Dialer(parsed, secrets.token_bytes(SESSION_ID_BYTES), timeout_s, before_reconnect)
         self._pool = ConnectionPool(self._dialer)
         self._channel = EventChannel(self._dialer, timeout_s, heartbeat_factory, on_session)
+        self._closed = False
+        self._farewell: Deadline | None = None
 
     @property
     def url(self) -> StoreUrl:
@@ -78,6 +81,8 @@ class StoreClient(Participant):
             self._ask(m.StartWatch(number, prefix), deadline)
             if not watching.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
+            if watching.given_up:
+                self._channel.check_serving()
         except BaseException:
             self._channel.watchings.remove(number)
             raise
@@ -97,14 +102,25 @@ class StoreClient(Participant):
         self._pool.abort()
         self._channel.renew()
 
+    def give_up(self) -> None:
+        """From any thread: calls under way end with NotStarted, as later ones do. `close` is still to be called."""
+        self._dialer.close()
+        self._pool.close()
+        self._channel.give_up()
+
+    def hurry(self, farewell: Deadline) -> None:
+        """The process leaves: whatever is still said to the store has to be said by then, and `close` returns."""
+        self._farewell = farewell
+
     def close(self) -> None:
-        if self._dialer.closing.is_set():
+        if self._closed:
             return
+        self._closed = True
         self._channel.retire()
         self._tell(m.Goodbye())
         self._dialer.close()
         self._pool.close()
-        self._channel.close()
+        self._channel.close(self._last_words())
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
@@ -218,7 +234,7 @@ class StoreClient(Participant):
         """Say it if the store is there, and do not mind if it is not."""
         if not self._channel.is_ready:
             return
-        deadline = Deadline(FAREWELL_S)
+        deadline = self._last_words()
         try:
             connection = self._pool.take_at_once(deadline)
             try:
@@ -227,6 +243,10 @@ class StoreClient(Participant):
                 self._pool.discard(connection)
         except (ConnectionLost, AnswerLate) as error:
             _log.info("store %s was not told %s: %s", self.url, _named(request), error)
+
+    def _last_words(self) -> Deadline:
+        farewell = self._farewell
+        return Deadline(FAREWELL_S if farewell is None else max(SHORTEST_FAREWELL_S, farewell.remaining_s()))
 
 
 class _ClientWatch(Watch):

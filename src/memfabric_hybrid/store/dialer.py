@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from memfabric_hybrid import clock, logs
+from memfabric_hybrid import callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
 from memfabric_hybrid.store import messages as m
@@ -191,10 +191,7 @@ class Dialer:
         if self._before_reconnect is None or self.closing.is_set():
             return
         with self._hook_lock:
-            try:
-                self._before_reconnect()
-            except Exception:
-                _log.exception("store %s: the call before reconnecting failed", self.url)
+            callbacks.run(f"the call before reconnecting to store {self.url}", self._before_reconnect)
 
 
 def _peer_name(connected: socket.socket) -> str:

@@ -12,14 +12,21 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from memfabric_hybrid import clock, logs
+from memfabric_hybrid import callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotStarted
+from memfabric_hybrid.errors import NotConnected, NotStarted
+from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.belongings import Belongings
 from memfabric_hybrid.store.connection import FOREVER, AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.dialer import Dialer, pauses_s
-from memfabric_hybrid.store.session_events import SessionConnected, SessionEvent, SessionLost, SessionRestored
+from memfabric_hybrid.store.session_events import (
+    SessionConnected,
+    SessionEvent,
+    SessionFailed,
+    SessionLost,
+    SessionRestored,
+)
 from memfabric_hybrid.store.watchings import Watchings
 
 HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore
@@ -38,7 +45,7 @@ HeartbeatFactory = Callable[[int, bytes, int], RunningHeartbeat]
 
 
 class EventChannel:
-    """The thread starts with the first `ready`; it is a daemon only so that a forgotten client cannot block exit."""
+    """The thread starts with the first `ready`. Should it ever fail, so does every later `ready`."""
 
     def __init__(
         self,
@@ -54,7 +61,7 @@ class EventChannel:
         self._heartbeat_factory = heartbeat_factory
         self._on_session = on_session
         self._changed = threading.Condition()  # guards everything below, and changes of the belongings
-        self._thread: threading.Thread | None = None
+        self._thread: ServiceThread | None = None
         self._connection: Connection | None = None
         self._heartbeat: RunningHeartbeat | None = None  # kept nowhere else: letting go of it closes its descriptors
         self._generation = 0
@@ -65,6 +72,7 @@ class EventChannel:
         self._attempts = 0
         self._last_error: Exception | None = None
         self._lost_at: float | None = None  # until the loss was reported
+        self._failure: str | None = None  # why the thread is not there any more
 
     # --- called by the threads of the program -----------------------------------------------------------------------
 
@@ -72,14 +80,24 @@ class EventChannel:
         """Waits until the store knows our session; the generation. TimedOut names the store and the last error."""
         with self._changed:
             if self._thread is None and not self._dialer.closing.is_set():
-                self._thread = threading.Thread(target=self._run, name=f"events of {self._dialer.url}", daemon=True)
-                self._thread.start()
-            self._changed.wait_for(lambda: self._is_ready or self._dialer.closing.is_set(), deadline.remaining_s())
-            if self._dialer.closing.is_set():
-                raise NotStarted(f"the client of store {self._dialer.url} is closed")
+                thread = ServiceThread(f"events of {self._dialer.url}", self._run, self._fail)
+                thread.start()
+                self._thread = thread
+            self._changed.wait_for(
+                lambda: self._is_ready or self._failure is not None or self._dialer.closing.is_set(),
+                deadline.remaining_s(),
+            )
+            self.check_serving()
             if not self._is_ready:
                 raise self._dialer.unreachable(deadline, self._attempts, self._last_error)
             return self._generation
+
+    def check_serving(self) -> None:
+        """NotStarted or NotConnected once no push will come any more."""
+        if self._dialer.closing.is_set():
+            raise NotStarted(f"the client of store {self._dialer.url} is closed")
+        if self._failure is not None:
+            raise NotConnected(f"store {self._dialer.url}: {self._failure}; uninitialise and initialise again")
 
     def record(self, generation: int, request: m.Request, reply: m.ServerMessage) -> bool:
         """Remember what was done. False: a hand-over came between that may have missed it; do it again."""
@@ -112,15 +130,24 @@ class EventChannel:
         """Do not reconnect any more: the end of the session is wanted."""
         self._retired = True
 
-    def close(self) -> None:
-        """The dialer is closed already, so the thread cannot dial again. Joins it, unless called by itself."""
+    def give_up(self) -> None:
+        """The dialer is closed already: nobody waits for us any more, and the thread does not dial again."""
+        self.watchings.give_up()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self, deadline: Deadline) -> None:
+        """The dialer is closed already. Joins the thread, unless called by itself."""
+        self.give_up()
         with self._changed:
             thread = self._thread
             if self._connection is not None:
                 self._connection.abort()
-            self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is not None and not thread.join(deadline) and not thread.is_current:
+            _log.warning(
+                "store %s: the event thread is busy, in a callback or with finding the host; it is left behind",
+                self._dialer.url,
+            )
 
     def abandon_after_fork(self) -> None:
         """In a forked child: there is no thread here; close our copies of the socket; the heartbeat has one."""
@@ -133,9 +160,21 @@ class EventChannel:
 
     # --- on the event thread ----------------------------------------------------------------------------------------
 
+    def _fail(self, reason: str) -> None:
+        """Without the thread nobody hears of deaths: the store must not take us for a member who does."""
+        connection = self._connection
+        with self._changed:
+            self._failure = reason
+            self._retired = True
+            self._changed.notify_all()
+        self.watchings.give_up()
+        if connection is not None:
+            self._let_go(connection)
+        self._report(SessionFailed(reason))
+
     def _run(self) -> None:
         pauses = pauses_s()
-        while not self._retired:
+        while not self._retired and not self._dialer.closing.is_set():
             try:
                 connection, event = self._hand_over()
                 self._start_heartbeat(connection)
@@ -228,9 +267,5 @@ class EventChannel:
         connection.close()
 
     def _report(self, event: SessionEvent) -> None:
-        if self._on_session is None:
-            return
-        try:
-            self._on_session(event)
-        except Exception:
-            _log.exception("the session callback failed on %s", event)
+        if self._on_session is not None:
+            callbacks.run(f"the session callback for {event}", self._on_session, event)

@@ -23,6 +23,8 @@ _lock = threading.Lock()
 def host(url: StoreUrl, owner: str) -> None:
     """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address."""
     with _lock:
+        if url in _servers and _servers[url].failure is not None:
+            _servers.pop(url).stop()
         if url not in _servers:
             from memfabric_hybrid.store.server import StoreServer  # here: most members never run one
 

@@ -11,9 +11,10 @@ import queue
 import secrets
 import threading
 
-from memfabric_hybrid import clock
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotStarted, TimedOut, failure_of
+from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.interface import Watch, WatchCallback
@@ -22,8 +23,10 @@ from memfabric_hybrid.store.participant import Participant
 from memfabric_hybrid.store.state import StoreState
 from memfabric_hybrid.store.watchings import Watching, Watchings
 
+JOIN_S = 1.0
 TICK_S = 0.001  # pause between looks at the clock when a deadline has just passed
 
+_log = logs.get(__name__)
 Inbox = queue.SimpleQueue["m.ServerMessage | None"]  # None: the connection was closed
 
 
@@ -84,7 +87,7 @@ class InProcessStore(Participant):
         self._closed = False
         self._asking: set[ConnectionId] = set()  # connections of calls under way
         self._channel: ConnectionId | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: ServiceThread | None = None
 
     def watch(self, prefix: str, callback: WatchCallback, *, deadline: Deadline) -> Watch:
         check_prefix(prefix)
@@ -118,8 +121,8 @@ class InProcessStore(Participant):
             thread = self._thread
         for connection in connections:
             self._server.disconnect(connection)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is not None and not thread.join(Deadline(JOIN_S)) and not thread.is_current:
+            _log.warning("in-process store: the event thread is busy in a callback; it is left behind")
 
     def _ask(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
         inbox: Inbox = queue.SimpleQueue()
@@ -157,7 +160,9 @@ class InProcessStore(Participant):
             if self._channel is None:
                 events: Inbox = queue.SimpleQueue()
                 self._channel = self._server.connect(events, m.Hello(self._session, m.EVENTS, MAX_TIMEOUT_S))
-                self._thread = threading.Thread(target=self._deliver, args=(events,), name="events in process")
+                self._thread = ServiceThread(
+                    "events in process", lambda: self._deliver(events), lambda reason: self.vanish()
+                )
                 self._thread.start()
             connection = self._server.connect(inbox, m.Hello(self._session, m.REQUESTS, MAX_TIMEOUT_S))
             self._asking.add(connection)

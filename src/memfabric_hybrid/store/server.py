@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import itertools
 import os
 import secrets
 import socket
-import threading
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from memfabric_hybrid import clock, descriptors, logs
+from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
+from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store.door import open_door
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
@@ -34,6 +36,7 @@ except ImportError as error:
     _uvloop_error = error
 
 TICK_S = 0.1
+STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
 MAX_BACKLOG_BYTES = 64 * MIB  # unread pushes of one connection; a reader slower than that is dropped
 MAX_UNREAD_BYTES = MIB  # unread answers of one connection when it makes its next request
@@ -119,7 +122,8 @@ class StoreServer:
         self._numbers = itertools.count(1)
         self._listeners: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop = cast(asyncio.AbstractEventLoop, None)  # set by start()
-        self._thread: threading.Thread | None = None
+        self._thread: ServiceThread | None = None
+        self.failure: str | None = None  # why it serves nobody any more
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
@@ -133,9 +137,15 @@ class StoreServer:
             self._add_door()
         descriptors.allow_enough()
         self._loop = _new_loop()
+        self._loop.set_exception_handler(_log_failure)
         serving: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._run, args=(serving,), name=f"store {self.url}", daemon=True)
-        self._thread.start()
+        thread = ServiceThread(f"store {self.url}", lambda: self._run(serving), self._fail)
+        try:
+            thread.start()
+        except BaseException:
+            self._close_all()
+            raise
+        self._thread = thread
         serving.result()
         _log.info("store %s serves at %s", self.state.incarnation, self.url)
 
@@ -143,8 +153,10 @@ class StoreServer:
         """Idempotent; clients see their connections close."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            thread.join()
+            with contextlib.suppress(RuntimeError):  # the loop is closed already: the thread has failed
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            if not thread.join(Deadline(STOP_S)):
+                _log.error("store %s: its thread has not ended within %g s; it is left behind", self.url, STOP_S)
 
     def _add_door(self) -> None:
         try:
@@ -172,17 +184,26 @@ class StoreServer:
         try:
             try:
                 acceptors = loop.run_until_complete(self._accept())
+                self._tick()
             except BaseException as error:
                 serving.set_exception(error)
                 return
-            self._tick()
             serving.set_result(None)
-            loop.run_forever()
-            loop.run_until_complete(self._shut_down(acceptors))
+            try:
+                loop.run_forever()
+            finally:
+                loop.run_until_complete(self._shut_down(acceptors))
         finally:
-            for listener in self._listeners:
-                listener.close()
-            loop.close()
+            self._close_all()
+
+    def _close_all(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._loop.close()
+
+    def _fail(self, reason: str) -> None:
+        """Clients see their connections close and look for a store; whoever wants one here starts another."""
+        self.failure = reason
 
     async def _accept(self) -> list[asyncio.AbstractServer]:
         def peer() -> _Peer:
@@ -262,6 +283,11 @@ class StoreServer:
             self._timer.cancel()
         self.tick_at = at
         self._timer = self._loop.call_later(max(0.0, at - clock.now()), self._tick)
+
+
+def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Through our log, which never raises into the loop; asyncio's own does when standard error is closed."""
+    _log.error("store: %s", context.get("message"), exc_info=context.get("exception"))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -26,4 +26,10 @@ class SessionRestored(msgspec.Struct, frozen=True):
     refused: tuple[str, ...]
 
 
-SessionEvent = Union[SessionConnected, SessionLost, SessionRestored]  # noqa: UP007
+class SessionFailed(msgspec.Struct, frozen=True):
+    """The participant itself cannot follow the store any more: it hears nothing until it is made anew."""
+
+    reason: str
+
+
+SessionEvent = Union[SessionConnected, SessionLost, SessionRestored, SessionFailed]  # noqa: UP007

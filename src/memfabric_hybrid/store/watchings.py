@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import threading
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import callbacks
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.interface import WatchCallback, WatchUpdate
 
-_log = logs.get(__name__)
-
 
 class Watching:
-    """One watch. `has_snapshot` is set when the callback has seen the first one."""
+    """One watch. `has_snapshot` is set when the callback has seen the first one, or when there will be none."""
 
     def __init__(self, prefix: str, callback: WatchCallback) -> None:
         self.prefix = prefix
         self.closed = False
         self.has_snapshot = threading.Event()
+        self.given_up = False  # set without a snapshot
+        self._told = False  # the callback has been called
         self._callback = callback
 
     def deliver(self, update: WatchUpdate) -> None:
         if self.closed:
             return
-        try:
-            self._callback(update)
-        except Exception:
-            _log.exception("the callback of the watch on %r failed", self.prefix)
+        self._told = True
+        callbacks.run(f"the callback of the watch on {self.prefix!r}", self._callback, update)
         if update.snapshot:
+            self.has_snapshot.set()
+
+    def give_up(self) -> None:
+        """Nothing will come any more."""
+        if not self._told:
+            self.given_up = True
             self.has_snapshot.set()
 
 
@@ -47,6 +51,13 @@ class Watchings:
             watching = self._watchings.pop(number, None)
         if watching is not None:
             watching.closed = True
+
+    def give_up(self) -> None:
+        """Nothing will come any more: whoever waits for a snapshot goes on without."""
+        with self._lock:
+            watchings = list(self._watchings.values())
+        for watching in watchings:
+            watching.give_up()
 
     def prefixes(self) -> dict[int, str]:
         with self._lock:
