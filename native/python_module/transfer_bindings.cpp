@@ -37,12 +37,21 @@ std::uint32_t port(const TransferObject& self) {
     return self.engine->port(port) == Status::Ok ? port : 0U;
 }
 
-std::optional<std::string> wait_for_downfall(const TransferObject& self) {
+// Whoever waits keeps this object: a list that it fetched for each wait would one day be that of the engine's next life.
+struct DownfallsObject {
+    std::shared_ptr<Downfalls> downfalls;
+};
+
+DownfallsObject downfalls(const TransferObject& self) {
     const std::shared_ptr<Downfalls> downfalls = self.engine->downfalls();
     downfalls->listen();
+    return {downfalls};
+}
+
+std::optional<std::string> wait_for_downfall(const DownfallsObject& self) {
     const ReleasedGil released;
     std::string session;
-    return downfalls->wait(session) ? std::optional(session) : std::nullopt;
+    return self.downfalls->wait(session) ? std::optional(session) : std::nullopt;
 }
 
 // `find(session)` answers with an address, or raises; it runs on the thread that transfers.
@@ -123,6 +132,8 @@ constexpr const char* kPortDoc =
 }  // namespace
 
 void bind_transfer(nb::module_& module) {
+    nb::class_<DownfallsObject>(module, "Downfalls", "Peers that went away in one life of an engine.")
+        .def("wait", &wait_for_downfall, "The session of the next one; None when the engine closed and all are told.");
     nb::class_<TransferObject> transfer(module, "TransferCore",
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
@@ -140,8 +151,7 @@ void bind_transfer(nb::module_& module) {
         .def_prop_ro(
             "_registration_count", [](const TransferObject& self) { return self.engine->registration_count(); },
             "Registrations, merged by start address.")
-        .def("_wait_for_downfall", &wait_for_downfall,
-             "The session of the next peer that goes away; None when the engine closes.")
+        .def("_downfalls", &downfalls, "The peers that go away from now on, until this life of the engine ends.")
         .def("_set_directory", &set_directory, nb::arg("find").none(),
              "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
         .def("get_rpc_port", &port, kPortDoc)

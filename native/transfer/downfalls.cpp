@@ -23,7 +23,7 @@ void Downfalls::report(const std::string& session, const InstanceId& instance) {
 bool Downfalls::wait(std::string& session) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !sessions_.empty(); });
-    if (closed_) return false;
+    if (sessions_.empty()) return false;
     session = std::move(sessions_.front());
     sessions_.pop_front();
     return true;

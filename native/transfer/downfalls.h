@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers that went away, in the order in which it was noticed, for whoever wants to be told.
+// Peers that went away, in the order in which it was noticed, for whoever wants to be told. One list serves one life of
+// an engine: what was noticed before its end is told, also after it.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +18,7 @@ class Downfalls {
 public:
     void listen();                                                        // before this, reports are dropped
     void report(const std::string& session, const InstanceId& instance);  // one per instance counts
-    bool wait(std::string& session);                                      // false once closed
+    bool wait(std::string& session);                                      // false once closed and all told
     void close();
 
 private:

@@ -41,7 +41,12 @@ class Directory:
             )
         return found.decode()
 
-    def close(self) -> None:
+    def give_up(self) -> None:
+        """From any thread: `publish` and `find` end at once. `close` is still to be called."""
+        self._client.give_up()
+
+    def close(self, farewell: Deadline) -> None:
+        self._client.hurry(farewell)
         self._client.close()
         hosting.release(self.url, self._owner)
 

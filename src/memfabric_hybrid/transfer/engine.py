@@ -7,29 +7,43 @@ class's own and are inherited, not wrapped: a Python frame would cost more than 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, edge, logs, settings
-from memfabric_hybrid.errors import InvalidParam, failure_of
+from memfabric_hybrid import _native, arguments, edge, settings
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
+from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.identity import host_identity
+from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.store.url import NO_PORT
 from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.buffers import extent
 from memfabric_hybrid.transfer.directory import Directory
+from memfabric_hybrid.transfer.herald import Herald, PeerDownCallback
 from memfabric_hybrid.transfer.session_id import is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports.op_types import TransDataOpType
 from memfabric_hybrid.transports.routes import check_op_type
 
-log = logs.get(__name__)
 ROLES = ("Prefill", "Decode")
 LONGEST_NIC = 63
 ANY_ADDRESS = "127.0.0.1"  # where an engine listens whose id is a name: there is no network route in this version
 
-PeerDownCallback = Callable[[str], Any]
+
+class _Remains(NamedTuple):
+    """What outlives the end of one life of an engine by a moment."""
+
+    session: str
+    herald: Herald | None
+    directory: Directory | None
+
+    def see_off(self, farewell: Deadline) -> None:
+        if self.directory is not None:
+            self.directory.close(farewell)
+        if self.herald is not None:
+            self.herald.see_off(self.session, farewell)
 
 
 class TransferEngine(_native.TransferCore):
@@ -49,9 +63,12 @@ class TransferEngine(_native.TransferCore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()  # for initialising, ending, the callback and the buffers kept
+        self._life = threading.Lock()  # one initialises or ends at a time; callbacks wait for it, it never for them
+        self._lock = threading.Lock()  # guards everything below; held for moments
+        self._entering: Interruption | None = None  # of an `initialize` under way
+        self._enders = 0  # threads that want to end the engine: nobody begins a long wait under their eyes
         self._directory: Directory | None = None
-        self._herald: threading.Thread | None = None
+        self._herald: Herald | None = None
         self._on_down: PeerDownCallback | None = None
         self._buffers: dict[int, object] = {}
         engines.add(self)
@@ -98,10 +115,15 @@ class TransferEngine(_native.TransferCore):
         if len(arguments.text("nic", nic)) > LONGEST_NIC:
             raise InvalidParam(f"nic has {len(nic)} characters, the limit is {LONGEST_NIC}")
         check_op_type(arguments.u32("data_op_type", data_op_type))
-        with self._lock:
-            self._enter(store_url, session, may_host=role == store_server_role)
+        undone: list[_Remains] = []
+        try:
+            with self._life:
+                self._enter(store_url, session, undone, may_host=role == store_server_role)
+        finally:
+            for remains in undone:
+                remains.see_off(Deadline(FAREWELL_S))
 
-    def _enter(self, store_url: str | None, session: str, *, may_host: bool) -> None:
+    def _enter(self, store_url: str | None, session: str, undone: list[_Remains], *, may_host: bool) -> None:
         url = parse_url(store_url, port_required=False) if store_url else None
         has_store = url is not None and url.port != NO_PORT
         named = not is_address(session)
@@ -111,44 +133,68 @@ class TransferEngine(_native.TransferCore):
             )
         timeout_ms = settings.transfer_timeout_ms()
         self._open(f"{ANY_ADDRESS}:0" if named else session, timeout_ms, host_identity())
-        self._start_herald()
-        if not has_store or url is None:
-            return
+        interruption = Interruption()
         try:
-            directory = Directory(url, may_host=may_host, timeout_s=timeout_ms / 1000)
-            self._directory = directory
-            if named:
-                directory.publish(session, self._session)
-            self._set_directory(directory.find)
-        except BaseException:
-            self._end()
+            with self._lock:
+                self._entering = interruption
+                if self._enders:
+                    interruption.strike()
+                self._start_herald()
+            if has_store and url is not None:
+                self._directory = directory = Directory(url, may_host=may_host, timeout_s=timeout_ms / 1000)
+                with interruption.ends_by(directory.give_up):
+                    if named:
+                        directory.publish(session, self._session)
+                self._set_directory(directory.find)
+        except BaseException as failure:
+            undone.append(self._end())
+            if interruption.is_struck() and isinstance(failure, FabricError):
+                raise NotInit(
+                    f"the engine was destroyed while initialize() published the name {session!r}; initialise it again"
+                ) from failure
             raise
+        finally:
+            self._entering = None
 
     def destroy(self) -> None:
         """Ends the engine: peers' transfers fail with -2014 from then on, memory of `trans_malloc` is gone.
 
-        Waits for peers that are inside our memory. Again: nothing happens. The engine may be initialised anew.
+        Waits for peers that are inside our memory, and one second for a peer-down callback that runs; the callback
+        itself may call this, too. Again: nothing happens. The engine may be initialised anew.
         """
+        self.end_by(Deadline(FAREWELL_S))
+
+    def end_by(self, farewell: Deadline) -> None:
+        """`destroy`, as a part of a longer goodbye."""
         with self._lock:
-            self._end()
+            self._enders += 1
+            if self._entering is not None:
+                self._entering.strike()
+        with self._life:
+            with self._lock:
+                self._enders -= 1
+            remains = self._end()
+        remains.see_off(farewell)  # under no lock: a callback that is waited for may be about to call us
 
     def unInitialize(self) -> None:
         """The documents' other name of `destroy`."""
         self.destroy()
 
-    def _end(self) -> None:
+    def _end(self) -> _Remains:
+        """Under `_life`. What is left ends by itself; whoever holds no lock may wait for it."""
+        session = self._session
         self._close()
+        _native._pause_point("transfer.destroy.closed")
         self._set_directory(None)
-        directory, self._directory = self._directory, None
-        herald, self._herald = self._herald, None
-        self._buffers.clear()
-        if directory is not None:
-            directory.close()
-        if herald is not None and herald is not threading.current_thread():
-            herald.join()
+        with self._lock:  # after closing: until then it is the herald that set_peer_down_callback finds
+            directory, self._directory = self._directory, None
+            herald, self._herald = self._herald, None
+            self._buffers.clear()
+        return _Remains(session, herald, directory)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: lets go of the parent's sockets. The engine stays unusable here."""
+        self._life = threading.Lock()
         self._lock = threading.Lock()
         self._herald = None
         self._abandon()
@@ -175,29 +221,21 @@ class TransferEngine(_native.TransferCore):
         """`callback(session)` runs on a thread of its own when a connected peer ends or dies; None stops it.
 
         It hears of peers that we reached (by the name we used) and of those that reached us (by their address), once
-        each. An exception in it is logged and goes no further. Works before and after `initialize`.
+        each, and may call anything, `destroy` and `initialize` as well. What it raises is logged and goes no further,
+        even `SystemExit`. Works before and after `initialize`. Raises errors.NoResources if no thread can be started.
         """
         if callback is not None:
             arguments.function("callback", callback)
         with self._lock:
             self._on_down = callback
+            if self._herald is not None:
+                self._herald.callback = callback
             self._start_herald()
 
     def _start_herald(self) -> None:
-        if self._on_down is not None and self._herald is None:
-            # daemon: a callback that never returns must not keep a process alive; `destroy` joins.
-            self._herald = threading.Thread(target=self._tell_downfalls, name="peer-down callback", daemon=True)
-            self._herald.start()
-
-    def _tell_downfalls(self) -> None:
-        while (session := self._wait_for_downfall()) is not None:
-            callback = self._on_down
-            if callback is None:
-                continue
-            try:
-                callback(session)
-            except Exception:
-                log.exception("the peer-down callback failed for session %s", session)
+        """Under `_lock`. One per life of the engine, once there is a callback."""
+        if self._on_down is not None and (self._herald is None or self._herald.failed):
+            self._herald = Herald(self._downfalls(), self._on_down)
 
     # ---- buffers and tickets -----------------------------------------------------------------------------------------
 

@@ -6,9 +6,12 @@ import threading
 import weakref
 from typing import Protocol
 
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.membership.member import FAREWELL_S
+
 
 class _Engine(Protocol):
-    def destroy(self) -> None: ...
+    def end_by(self, farewell: Deadline) -> None: ...
     def abandon_after_fork(self) -> None: ...
 
 
@@ -22,11 +25,12 @@ def add(engine: _Engine) -> None:
 
 
 def stop_all() -> None:
-    """Every engine of this process ends; idempotent."""
+    """Every engine of this process ends; idempotent. They share one farewell time."""
     with _lock:
         engines = list(_engines)
+    farewell = Deadline(FAREWELL_S)
     for engine in engines:
-        engine.destroy()
+        engine.end_by(farewell)
 
 
 def abandon_after_fork() -> None:
