@@ -50,7 +50,7 @@ PROGRAM = """
         while True:
             try:
                 CALL
-            except RuntimeError:
+            except (RuntimeError, mf.errors.FabricError):  # the object was destroyed at exit
                 return
 
     for _ in range(3):
