@@ -16,7 +16,7 @@ from memfabric_hybrid.errors import (
     NoResources,
     TimedOut,
 )
-from memfabric_hybrid.store import Snapshot, Store, WatchUpdate
+from memfabric_hybrid.store import OtherIncarnation, Snapshot, Store, WatchUpdate
 from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MAX_VALUE_BYTES, MIB
 from store.worlds import PATIENCE_S, Seen, World, soon
 
@@ -115,6 +115,16 @@ def test_compare_and_set(store: Store) -> None:
     assert store.compare_and_set("k", None, b"2", deadline=soon()) == (False, b"1")
     assert store.compare_and_set("k", b"1", b"2", deadline=soon()) == (True, b"2")
     assert store.get("k", deadline=soon()) == b"2"
+
+
+def test_compare_and_set_in_one_life_of_the_store(store: Store) -> None:
+    lives: list[str] = []
+    watch = store.watch("k", lambda update: lives.append(update.incarnation), deadline=soon())
+    with pytest.raises(OtherIncarnation, match="another"):
+        store.compare_and_set("k", None, b"1", deadline=soon(), incarnation="another")
+    assert store.get("k", deadline=soon()) is None
+    assert store.compare_and_set("k", None, b"1", deadline=soon(), ephemeral=True, incarnation=lives[0]) == (True, b"1")
+    watch.close()
 
 
 def test_compare_and_set_has_one_winner(world: World, pool: ThreadPoolExecutor) -> None:

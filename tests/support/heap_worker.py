@@ -12,7 +12,9 @@ import time
 from typing import Any
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import shm
+from memfabric_hybrid import _native, shm
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.store import StoreClient
 
 MIB = 1 << 20
 
@@ -188,9 +190,34 @@ def uninitialize() -> None:
     mf.uninitialize()
 
 
+def serve_store(store_url: str) -> None:
+    """Runs the store, and is no rank."""
+    assert mf.create_config_store(store_url) == 0, mf.get_last_err_msg()
+
+
+def own_key(store_url: str, key: str) -> None:
+    """As somebody else's, for as long as this process lives."""
+    client = StoreClient(store_url)
+    client.set(key, b"a stranger's", deadline=Deadline(20), ephemeral=True)
+    background["client"] = client
+
+
 def declare_gone_soon(rank: int, object_id: int = 0) -> None:
     """Another thread will say that the rank is gone, as the store's thread would."""
     threading.Timer(0.2, lambda: heaps[object_id]._declare_gone(rank, "the store says so")).start()
+
+
+def hold_at(point: str) -> None:
+    """Threads of this process wait at that pause point from now on."""
+    _native._hold_at(point)
+
+
+def wait_until_held(point: str) -> bool:
+    return _native._wait_until_held(point, 20)
+
+
+def release_at(point: str) -> None:
+    _native._release_at(point)
 
 
 # ---- kernels --------------------------------------------------------------------------------------------------------

@@ -112,6 +112,21 @@ class Participants:
                 )
             self._changed.wait(deadline.remaining_s())
 
+    def wait_for_store(self, deadline: Deadline) -> str:
+        """The life of the store in which everybody who takes part is registered. TimedOut names who is not."""
+        while (incarnation := self.roster.shown_by) is None:
+            if deadline.expired:
+                raise TimedOut(
+                    f"the store was restarted, and ranks {self.roster.unheard} have not registered there again within "
+                    f"{deadline.timeout_s:g} s"
+                )
+            self._changed.wait(deadline.remaining_s())
+        return incarnation
+
+    def tell_waiters(self) -> None:
+        """Something was learnt that waiting threads may have waited for."""
+        self._changed.notify_all()
+
     def forget(self) -> None:
         """We do not take part any more: nobody is missed."""
         self.facts.clear()

@@ -44,7 +44,7 @@ from memfabric_hybrid.errors import (
 )
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
-from memfabric_hybrid.store import Watch, WatchUpdate
+from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
@@ -82,6 +82,8 @@ class Pool:
         self._enclosed_fds = enclosed_fds  # travel behind the segments of our share; whoever gave them owns them
         self._on_enclosed_fds = on_enclosed_fds  # a neighbour's; runs under `_lock`, and again when it offers again
         self._on_gone = on_gone  # a rank that took part is gone, perhaps ours; runs at once, must not block
+        # Keys that the store gave to others while it was away, of this object or not; runs at once, must not block.
+        self.on_refused_keys: Callable[[Sequence[Refusal]], None] = lambda refusals: None
         self._rank = site.member.rank
         self._own = OwnMemory(title, self._rank, layout, space, own_segments)
         self._change = threading.RLock()
@@ -127,6 +129,14 @@ class Pool:
         """
         with self._lock:
             self._participants.wait_for_all(deadline)
+
+    def wait_for_store(self, deadline: Deadline) -> str:
+        """The life of the store (its incarnation) in which everybody who takes part is registered.
+
+        What such a store calls free is free: whoever holds it would have said so in the same message as its rank.
+        """
+        with self._lock:
+            return self._participants.wait_for_store(deadline)
 
     def miss(self, rank: int, reason: str) -> None:
         """Whoever waits for that rank waits in vain, says somebody else than our neighbours (any thread)."""
@@ -282,6 +292,14 @@ class Pool:
         with self._lock:
             self._carry_out(self._roster.lost(instance, "its process died"))
 
+    def on_refused(self, refusals: Sequence[Refusal]) -> None:
+        """What the store would not take back after it was away (store's event thread): whose was it?"""
+        ours = {self.name, self._key(self._rank)}
+        reasons = [one.sentence for one in refusals if one.kind == "rank" or one.name in ours]
+        if reasons:
+            self.evict("; ".join(reasons))
+        self.on_refused_keys([one for one in refusals if one.kind == "key" and one.name not in ours])
+
     def on_tick(self) -> bool:
         """Exchange thread; True while time decides something here."""
         with self._lock:
@@ -307,6 +325,7 @@ class Pool:
                 for rank, fact in facts.items():
                     self._on_fact(rank, fact)
             self._explain_distant()
+            self._participants.tell_waiters()
 
     def _on_fact(self, rank: int, fact: JoinFact | None) -> None:
         if fact is None:

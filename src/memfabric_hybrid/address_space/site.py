@@ -89,4 +89,4 @@ class Site:
     def _on_session(self, event: SessionEvent) -> None:
         if isinstance(event, SessionRestored) and event.refused:
             for pool in self.pools():
-                pool.evict("; ".join(event.refused))
+                pool.on_refused(event.refused)

@@ -155,6 +155,16 @@ class Roster(msgspec.Struct):
         return effects
 
     @property
+    def shown_by(self) -> str | None:
+        """The life of the store that shows everybody who is present; None while it has not heard from all of them."""
+        return None if self._missing else self._incarnation
+
+    @property
+    def unheard(self) -> list[int]:
+        """Present ranks that a restarted store has not heard from yet."""
+        return sorted(self._missing)
+
+    @property
     def waits_for_time(self) -> bool:
         """True while `tick` has something to decide."""
         return bool(self._missing)

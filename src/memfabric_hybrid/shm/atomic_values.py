@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NoResources, NotExist
-from memfabric_hybrid.store import Store
+from memfabric_hybrid.store import OtherIncarnation, Refusal, Store
+
+log = logs.get(__name__)
 
 
 class AtomicValues:
-    """The values of one object, kept as keys of the store that vanish with whoever holds them."""
+    """The values of one object, kept as keys of the store that vanish with whoever holds them.
 
-    def __init__(self, store: Store, object_name: str, rank: int) -> None:
+    A store that was restarted hears from their holders one by one. `whole_store(deadline)` waits until it has heard
+    from every rank of the object, and says which life of the store that is: only there is a value given.
+    """
+
+    def __init__(self, store: Store, whole_store: Callable[[Deadline], str], object_name: str, rank: int) -> None:
         self._store = store
+        self._whole_store = whole_store
         self._prefix = f"{object_name.replace('/', '-')}-value/"
         self._owner = str(rank).encode()
         self._lock = threading.Lock()
@@ -24,6 +33,7 @@ class AtomicValues:
         if limit == 0:
             raise InvalidParam("limit is 0, expected at least 1: values are below it")
         while True:
+            incarnation = self._whole_store(deadline)
             taken = {
                 int(key.removeprefix(self._prefix))
                 for key in self._store.prefix(self._prefix, deadline=deadline).entries
@@ -31,11 +41,26 @@ class AtomicValues:
             free = next((value for value in range(limit) if value not in taken), None)
             if free is None:
                 raise NoResources(f"all {limit} values are in use; release one or raise the limit")
-            won, _ = self._store.compare_and_set(self._key(free), None, self._owner, deadline=deadline, ephemeral=True)
+            try:
+                won, _ = self._store.compare_and_set(
+                    self._key(free), None, self._owner, deadline=deadline, ephemeral=True, incarnation=incarnation
+                )
+            except OtherIncarnation as restarted:
+                log.debug("a value is asked for again: %s", restarted)
+                continue
             if won:
                 with self._lock:
                     self._held.add(free)
                 return free
+
+    def refused(self, refusals: Sequence[Refusal]) -> None:
+        """Values of ours that somebody else has since the store was away (store's event thread)."""
+        for refusal in refusals:
+            number = refusal.name.removeprefix(self._prefix)
+            if refusal.name.startswith(self._prefix) and number.isdecimal():
+                with self._lock:
+                    self._held.discard(int(number))
+                log.error("value %s belongs to another rank now: %s", number, refusal.sentence)
 
     def release(self, value: int, deadline: Deadline) -> None:
         with self._lock:

@@ -55,7 +55,8 @@ class ShareMemory(_native.HostGroup):
         # Kernels use plain addresses: the memory of a rank that dies stays where it is until the object is destroyed.
         self._kept_mapped = [foundation.space._view(rank, int(Tier.DRAM), 0, 0) for rank in foundation.members]
         name = foundation.pool.name
-        self._values = AtomicValues(site.member.store, name, self._rank)
+        self._values = AtomicValues(site.member.store, foundation.pool.wait_for_store, name, self._rank)
+        foundation.pool.on_refused_keys = self._values.refused
         self._exits = Exits(site, name, self._operation_timeout_s, deadline)
         try:
             meeting = foundation.meeting

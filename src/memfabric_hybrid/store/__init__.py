@@ -6,7 +6,8 @@
 from typing import TYPE_CHECKING
 
 from memfabric_hybrid.store.client import StoreClient
-from memfabric_hybrid.store.interface import Snapshot, Store, Watch, WatchCallback, WatchUpdate
+from memfabric_hybrid.store.interface import OtherIncarnation, Snapshot, Store, Watch, WatchCallback, WatchUpdate
+from memfabric_hybrid.store.messages import Refusal
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
     SessionEvent,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "InProcessServer",
     "InProcessStore",
+    "OtherIncarnation",
+    "Refusal",
     "SessionConnected",
     "SessionEvent",
     "SessionFailed",

@@ -19,7 +19,7 @@ from memfabric_hybrid.store.connection import AnswerLate, ConnectionLost, NeverL
 from memfabric_hybrid.store.connection_pool import ConnectionPool
 from memfabric_hybrid.store.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.event_channel import EventChannel, HeartbeatFactory
-from memfabric_hybrid.store.interface import Watch, WatchCallback
+from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
 from memfabric_hybrid.store.limits import (
     SESSION_ID_BYTES,
     check_gather,
@@ -170,14 +170,14 @@ class StoreClient(Participant):
         check_gather(request.group, request.rank, request.size, request.data)
         return gathered_parts(self._exchange(request, deadline), request.size)
 
-    def _ask(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
+    def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if not self._channel.belongings.concern(request):
-            return self._exchange(request, deadline)
+            return self._exchange(request, deadline, incarnation)
         held = self._channel.give_back(request)
         while True:
             generation = self._channel.ready(deadline)
             try:
-                reply = self._exchange(request, deadline)
+                reply = self._exchange(request, deadline, incarnation)
             except NotExist:
                 if not held:
                     raise
@@ -187,12 +187,17 @@ class StoreClient(Participant):
             elif self._channel.record(generation, request, reply):
                 return reply
 
-    def _exchange(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
+    def _exchange(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         """One request, one reply, over as many connections as it takes; a refusal is raised."""
         pool = self._pool
         pauses: Iterator[float] | None = None
         while True:
             connection = pool.take(deadline)
+            if incarnation not in (None, connection.incarnation):
+                pool.give_back(connection)
+                raise OtherIncarnation(
+                    f"store {self.url} was restarted: it is {connection.incarnation} now, not {incarnation}"
+                )
             now, until = clock.now(), deadline.at
             if type(request) is m.Gather or type(request) is m.Wait:
                 request.timeout_s = until - now if until > now else 0.0

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from memfabric_hybrid import callbacks, clock, logs
+from memfabric_hybrid import _native, callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, NotStarted
 from memfabric_hybrid.service_thread import ServiceThread
@@ -197,6 +197,7 @@ class EventChannel:
 
     def _hand_over(self) -> tuple[Connection, SessionEvent]:
         """A connection on which the store has accepted everything we own."""
+        _native._pause_point("store.before_hand_over")
         until = clock.now() + HANDOVER_TIMEOUT_S
         connection = self._dialer.attempt(m.EVENTS, until)
         with self._changed:
@@ -221,7 +222,7 @@ class EventChannel:
             self.belongings.forget(reply.refused)
         self._was_ready = True
         self.saw_revision(reply.revision)
-        return connection, SessionRestored(connection.incarnation, tuple(r.sentence for r in reply.refused))
+        return connection, SessionRestored(connection.incarnation, reply.refused)
 
     def _start_heartbeat(self, connection: Connection) -> None:
         try:

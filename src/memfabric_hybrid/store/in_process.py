@@ -17,7 +17,7 @@ from memfabric_hybrid.errors import NotStarted, TimedOut, failure_of
 from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
-from memfabric_hybrid.store.interface import Watch, WatchCallback
+from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
 from memfabric_hybrid.store.limits import MAX_TIMEOUT_S, SESSION_ID_BYTES, check_prefix
 from memfabric_hybrid.store.participant import Participant
 from memfabric_hybrid.store.state import StoreState
@@ -124,7 +124,9 @@ class InProcessStore(Participant):
         if thread is not None and not thread.join(Deadline(JOIN_S)) and not thread.is_current:
             _log.warning("in-process store: the event thread is busy in a callback; it is left behind")
 
-    def _ask(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
+    def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
+        if incarnation not in (None, self._server.state.incarnation):
+            raise OtherIncarnation(f"this store is {self._server.state.incarnation}, not {incarnation}")
         inbox: Inbox = queue.SimpleQueue()
         connection = self._connect(inbox)
         try:

@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import NotConnected
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -40,6 +41,10 @@ class WatchUpdate(msgspec.Struct, frozen=True):
     incarnation: str
     revision: int
     entries: Mapping[str, bytes | None]
+
+
+class OtherIncarnation(NotConnected):
+    """The store was restarted meanwhile; nothing was done."""
 
 
 WatchCallback = Callable[[WatchUpdate], None]
@@ -79,9 +84,20 @@ class Store(ABC):
 
     @abstractmethod
     def compare_and_set(
-        self, key: str, expected: bytes | None, value: bytes, *, deadline: Deadline, ephemeral: bool = False
+        self,
+        key: str,
+        expected: bytes | None,
+        value: bytes,
+        *,
+        deadline: Deadline,
+        ephemeral: bool = False,
+        incarnation: str | None = None,
     ) -> tuple[bool, bytes | None]:
-        """Write if the value is `expected` (None = absent). (won, value stored now)."""
+        """Write if the value is `expected` (None = absent). (won, value stored now).
+
+        With an `incarnation` (as watches tell it) only in that life of the store: OtherIncarnation otherwise, and
+        nothing was done. A store that was restarted calls things free whose owners have not told it yet.
+        """
 
     @abstractmethod
     def append(self, key: str, suffix: bytes, *, deadline: Deadline) -> int:

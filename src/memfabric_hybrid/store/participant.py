@@ -31,8 +31,11 @@ class Participant(Store):
         self._numbers = itertools.count(1)  # names of claims, calls and watches within this participant
 
     @abstractmethod
-    def _ask(self, request: m.Request, deadline: Deadline) -> m.ServerMessage:
-        """The reply; a refusal is raised as its exception. Sets the time-out of a request that has one."""
+    def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
+        """The reply; a refusal is raised as its exception. Sets the time-out of a request that has one.
+
+        With an `incarnation` only that life of the store is asked: OtherIncarnation.
+        """
 
     def set(self, key: str, value: bytes, *, deadline: Deadline, ephemeral: bool = False) -> int:
         check_key(key)
@@ -60,11 +63,19 @@ class Participant(Store):
         return _expect(self._ask(m.Add(key, delta), deadline), m.Number).value
 
     def compare_and_set(
-        self, key: str, expected: bytes | None, value: bytes, *, deadline: Deadline, ephemeral: bool = False
+        self,
+        key: str,
+        expected: bytes | None,
+        value: bytes,
+        *,
+        deadline: Deadline,
+        ephemeral: bool = False,
+        incarnation: str | None = None,
     ) -> tuple[bool, bytes | None]:
         check_key(key)
         check_value(key, value)
-        reply = _expect(self._ask(m.CompareAndSet(key, expected, value, ephemeral), deadline), m.Swapped)
+        request = m.CompareAndSet(key, expected, value, ephemeral)
+        reply = _expect(self._ask(request, deadline, incarnation), m.Swapped)
         return reply.won, reply.value
 
     def append(self, key: str, suffix: bytes, *, deadline: Deadline) -> int:

@@ -6,6 +6,8 @@ from typing import Union
 
 import msgspec
 
+from memfabric_hybrid.store.messages import Refusal
+
 
 class SessionConnected(msgspec.Struct, frozen=True):
     """The session began."""
@@ -20,10 +22,10 @@ class SessionLost(msgspec.Struct, frozen=True):
 
 
 class SessionRestored(msgspec.Struct, frozen=True):
-    """The store is back and has everything again, except what `refused` names, one sentence each."""
+    """The store is back and has everything again, except what `refused` names: others have that now."""
 
     incarnation: str
-    refused: tuple[str, ...]
+    refused: tuple[Refusal, ...]
 
 
 class SessionFailed(msgspec.Struct, frozen=True):

@@ -1,0 +1,60 @@
+"""The store dies and comes back while an object is in use: collectives never notice, and nobody loses what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.workers import Cluster
+
+RANKS = 3
+STORE = 3
+HAND_OVER = "store.before_hand_over"
+
+
+@pytest.fixture
+def cluster(store_url: str) -> Iterator[Cluster]:
+    """Workers 0 to 2 are the ranks of object 0, worker 3 runs the store."""
+    environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": "30"}
+    with Cluster(RANKS + 1, "support.heap_worker", environment=environment) as started:
+        started.call(STORE, "serve_store", store_url)
+        started.call_all("take_part", store_url, RANKS, start_store=False, indices=range(RANKS))
+        yield started
+        started.call_all("uninitialize", indices=range(RANKS))
+
+
+def restart_store(cluster: Cluster, store_url: str) -> None:
+    cluster.kill(STORE)
+    cluster.start(STORE)
+    cluster.call(STORE, "serve_store", store_url)
+
+
+def test_values_are_not_given_twice(cluster: Cluster, store_url: str) -> None:
+    """Rank 0 holds a value and is the last one that the restarted store hears from."""
+    assert cluster.call(0, "call", "atomic_alloc_value", 8) == (0, "")
+    cluster.call(0, "hold_at", HAND_OVER)
+    restart_store(cluster, store_url)
+    assert cluster.call(0, "wait_until_held", HAND_OVER)
+    asking = cluster.begin(1, "call", "atomic_alloc_value", 8)
+    assert cluster.call(2, "call", "subgroup_barrier", "alone", 1, 0) == (0, "")  # who needs no store does not wait
+    cluster.call(0, "release_at", HAND_OVER)
+    assert asking.result() == (1, "")
+    assert cluster.call_all("call", "barrier", indices=range(RANKS)) == [(0, "")] * RANKS
+    assert cluster.call(0, "call", "atomic_release_value", 0) == (0, "")
+    assert cluster.call(2, "call", "atomic_alloc_value", 8) == (0, "")
+
+
+def test_value_that_somebody_else_has_ends_no_object(cluster: Cluster, store_url: str) -> None:
+    """A stranger wrote the key into the restarted store: the value is lost, and nothing else."""
+    assert cluster.call(0, "call", "atomic_alloc_value", 8) == (0, "")
+    cluster.call(0, "hold_at", HAND_OVER)
+    restart_store(cluster, store_url)
+    assert cluster.call(0, "wait_until_held", HAND_OVER)
+    cluster.call(STORE, "own_key", store_url, "shm-0-value/0")
+    cluster.call(0, "release_at", HAND_OVER)
+    assert cluster.call(1, "call", "atomic_alloc_value", 8) == (1, "")  # waits until rank 0 is registered again
+    assert cluster.call_all("call", "barrier", indices=range(RANKS)) == [(0, "")] * RANKS
+    code, why = cluster.call(0, "call", "atomic_release_value", 0)
+    assert code == -2007, why
+    assert "value 0 belongs to another rank now" in cluster.output(0)
