@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from memfabric_hybrid import _native, awaiting
+from memfabric_hybrid.errors import failure_of
 
 
 class Stream(_native.Stream):
@@ -14,7 +15,8 @@ class Stream(_native.Stream):
 
     Pass it (or its integer handle, `int(stream)`) as `stream=` with `flags=4`. `wait()` blocks until everything
     submitted so far is done and returns the first failure since the last wait; `await stream` does the same without
-    blocking the event loop. Usable as a context manager: leaving the block waits and closes.
+    blocking the event loop. Usable as a context manager: leaving the block waits and closes, and raises the FabricError
+    of a copy that failed, unless the block itself raises.
     """
 
     def __await__(self) -> Generator[Any, None, int]:
@@ -30,5 +32,10 @@ class Stream(_native.Stream):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.wait()
-        self.close()
+        try:
+            code = self.wait()
+            sentence = _native.last_error() if code != 0 else ""
+        finally:
+            self.close()
+        if code != 0 and error is None:
+            raise failure_of(code, sentence)
