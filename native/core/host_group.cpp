@@ -65,8 +65,12 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
         for (const auto until = after(timeout); busy && area == nullptr;) {
             area = page_->subgroup(name, size, busy);
             if (!busy) break;
-            if (board_->departures() != 0 || Clock::now() >= until) {
+            if (board_->departures() != 0) {
                 return fail(Status::NotConnected, "%s: a rank went away while subgroup '%s' was made",
+                            config_.object_name.c_str(), name.c_str());
+            }
+            if (Clock::now() >= until) {
+                return fail(Status::Timeout, "%s: another rank began to make subgroup '%s' and has not gone on in time",
                             config_.object_name.c_str(), name.c_str());
             }
             std::this_thread::yield();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cstring>
 
 #include "host_world.h"
 
@@ -49,6 +50,19 @@ TEST(subgroup_refuses_other_numbers) {
     CHECK(contains(last_error(), "has 2 ranks, this call says 3"));
     CHECK_EQ(world.groups[1]->subgroup("a", 2, 0, kLong, subgroup), Status::Duplicated);
     CHECK(contains(last_error(), "taken by rank 0"));
+}
+
+TEST(subgroup_that_somebody_makes_for_too_long_is_a_time_out) {
+    const HostWorld world(2);
+    std::memcpy(world.pages[0]->area(1).name, "a", 2);
+    world.pages[0]->area(1).state.store(Area::kClaimed);  // as a rank leaves it that is stopped in between
+    Assembly* subgroup = nullptr;
+    CHECK_EQ(world.groups[0]->subgroup("a", 2, 0, 50ms, subgroup), Status::Timeout);
+    CHECK(contains(last_error(), "has not gone on in time"));
+    world.groups[1]->vanish();
+    while (world.groups[0]->barrier(1ms, nullptr) != Status::NotConnected) std::this_thread::yield();
+    CHECK_EQ(world.groups[0]->subgroup("a", 2, 0, kLong, subgroup), Status::NotConnected);
+    CHECK(contains(last_error(), "a rank went away"));
 }
 
 TEST(number_of_subgroups_is_limited) {
