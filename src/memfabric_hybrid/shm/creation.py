@@ -139,7 +139,7 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
             pages.close_others()
         undo.pop_all()
         undo.push(lambda kind, error, trace: made._end(str(error)))
-        departures.tell(made, pool.gone())
+        departures.tell(made, pool.gone)
         code = made.barrier()
         if code != 0:
             raise failure_of(code, _native.last_error())

@@ -5,13 +5,10 @@ An object of Share Memory is complete or broken: a rank that is gone, even one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.errors import NotConnected
-
-if TYPE_CHECKING:
-    from memfabric_hybrid import _native
 
 
 class Departures:
@@ -21,10 +18,14 @@ class Departures:
         self._group: _native.HostGroup | None = None
         self._reasons: dict[int, str] = {}
 
-    def tell(self, group: _native.HostGroup, gone_already: Mapping[int, str]) -> None:
-        """From now on every departure counts, and so do those since all ranks were here."""
+    def tell(self, group: _native.HostGroup, gone_already: Callable[[], Mapping[int, str]]) -> None:
+        """From now on every departure counts, and so do those since all ranks were here.
+
+        In this order: who leaves between the two steps is told twice, not never.
+        """
         self._group = group
-        for rank, reason in gone_already.items():
+        _native._pause_point("shm.departures.tell")
+        for rank, reason in gone_already().items():
             self.add(rank, reason)
 
     def add(self, rank: int, reason: str) -> None:
