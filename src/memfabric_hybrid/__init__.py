@@ -82,7 +82,7 @@ def set_log_level(level: SupportsIndex) -> None:
 def set_extern_logger(fn: Callable[[int, str], None]) -> None:
     """Sends every log line to `fn(level, text)` instead of standard error. Codes: 0.
 
-    An exception in `fn` is swallowed and counted (`logs.handler.extern_failures`).
+    An exception in `fn`, even `SystemExit`, is swallowed and counted (`logs.handler.extern_failures`).
     """
     arguments.function("fn", fn)
     logs.handler.extern = fn

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 
+from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated
 from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.call_queue import CallQueue
@@ -86,10 +87,10 @@ def test_calls_run_in_order_and_all_of_them_before_close_returns() -> None:
     queue, done = CallQueue("test queue"), []
     for number in range(1000):
         queue.post(lambda number=number: done.append(number))  # type: ignore[misc]
-    queue.close()
+    queue.close(Deadline(10))
     assert done == list(range(1000))
     queue.post(lambda: done.append(-1))
-    queue.close()
+    queue.close(Deadline(10))
     assert done[-1] == 999
 
 
@@ -97,7 +98,7 @@ def test_exception_does_not_stop_the_queue(capsys: pytest.CaptureFixture[str]) -
     queue, done = CallQueue("test queue"), []
     queue.post(lambda: 1 / 0)
     queue.post(lambda: done.append(1))
-    queue.close()
+    queue.close(Deadline(10))
     assert done == [1]
     assert "ZeroDivisionError" in capsys.readouterr().err
 
@@ -106,7 +107,7 @@ def test_call_may_post_and_close() -> None:
     queue, done = CallQueue("test queue"), threading.Event()
 
     def last() -> None:
-        queue.close()
+        queue.close(Deadline(10))
         done.set()
 
     queue.post(lambda: queue.post(last))
@@ -117,4 +118,4 @@ def test_idle_queue_has_no_thread() -> None:
     before = threading.active_count()
     queue = CallQueue("test queue")
     assert threading.active_count() == before
-    queue.close()
+    queue.close(Deadline(10))

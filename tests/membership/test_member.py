@@ -12,6 +12,7 @@ import pytest
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.descriptors import ENOUGH
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
+from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.member import Entry, Member
 from memfabric_hybrid.store import StoreClient, WatchUpdate, hosting, parse_url
@@ -32,8 +33,8 @@ class Household:
 
     def enter(self, capacity: int = 4, wanted: int | None = None) -> Member:
         entry = Entry(self.url, "bm", capacity, wanted, hosts_store=False, takes_over=False)
-        member = Member.enter(entry, lambda event: None, Deadline(10))
-        self._stack.callback(member.leave)
+        member = Member.enter(entry, lambda event: None, Deadline(10), Interruption())
+        self._stack.callback(member.leave, Deadline(10))
         return member
 
     def hold_doorplate(self, rank: int) -> None:

@@ -42,11 +42,14 @@ class House:
         self.inheritable: list[bool] = []  # of every descriptor that arrived
         self.lost: list[int] = []
         self.told = threading.Event()
+        self.failures: list[str] = []
         self.ticks = 0
         self.wanted_ticks = 0
         self.fd = os.memfd_create("shown")
         os.write(self.fd, f"of {instance}".encode())
-        self.exchange = Exchange(doorplate.hang(self.name), self.handle, self.on_lost, self.on_tick)
+        self.exchange = Exchange(
+            doorplate.hang(self.name), self.handle, self.on_lost, self.on_tick, self.failures.append
+        )
 
     def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         self.heard.append(request)
@@ -86,7 +89,7 @@ class House:
         self.inheritable += [os.get_inheritable(fd) for fd in fds]
 
     def close(self) -> None:
-        self.exchange.close()
+        self.exchange.close(Deadline(5))
         os.close(self.fd)
 
 

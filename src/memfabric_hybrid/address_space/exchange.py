@@ -15,6 +15,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -32,6 +33,7 @@ from memfabric_hybrid.address_space.messages import (
 )
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.peer_user import check_user
+from memfabric_hybrid.service_thread import ServiceThread
 
 log = logs.get(__name__)
 TICK_S = 0.2
@@ -76,11 +78,13 @@ class Exchange:
         handle: Handler,
         on_lost: Callable[[int], None],
         on_tick: Callable[[], bool],
+        on_failure: Callable[[str], None],
     ) -> None:
         self._listener = listener
         self._handle = handle
         self._on_lost = on_lost
         self._on_tick = on_tick  # returns whether it wants to be called again
+        self._on_failure = on_failure  # nobody answers neighbours or sees their deaths any more
         self._ask_lock = threading.Lock()  # one asker at a time; no outgoing socket is closed while it is held
         self._lock = threading.Lock()  # guards the two maps below
         self._connections: dict[int, _Connection] = {}  # by descriptor
@@ -88,14 +92,18 @@ class Exchange:
         self._broken: list[_Connection] = []  # outgoing ones whose end is known, to be closed by `_bury`
         self._asked = 0
         self._closing = False
+        self._closed = False
         self._ticking = False
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll = select.epoll()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
-        # daemon: a process that ends without uninitialize() must not hang; close() joins.
-        self._thread = threading.Thread(target=self._run, name="memfabric-exchange", daemon=True)
-        self._thread.start()
+        self._thread = ServiceThread("memfabric-exchange", self._run, self._fail)
+        try:
+            self._thread.start()
+        except BaseException:
+            self.abandon_after_fork()
+            raise
 
     # ---- asking (the caller's thread) ------------------------------------------------------------------------------
 
@@ -112,7 +120,14 @@ class Exchange:
         None stands for a neighbour that is dead, is not `expected` any more, or did not answer by the deadline.
         """
         replies: dict[Neighbour, Reply | None] = dict.fromkeys(neighbours)
-        with self._ask_lock:
+        if not neighbours:
+            return replies
+        if not self._ask_lock.acquire(timeout=deadline.remaining_s()):
+            log.warning("neighbours were not asked within %g s: another call waits for them", deadline.timeout_s)
+            return replies
+        try:
+            if self._closing:
+                return replies
             self._asked += 1
             packet = _sequence.pack(self._asked) + encode(request)
             waiting = {}
@@ -123,7 +138,7 @@ class Exchange:
             poll = select.poll()
             for fd in waiting:
                 poll.register(fd, select.POLLIN)
-            while waiting and not deadline.expired:
+            while waiting and not deadline.expired and not self._closing:
                 for fd, _ in poll.poll(min(deadline.remaining_s(), PATIENCE_S) * 1000):
                     neighbour, connection = waiting[fd]
                     outcome = self._receive_answer(connection)
@@ -145,6 +160,8 @@ class Exchange:
                     neighbour.rank,
                     deadline.timeout_s,
                 )
+        finally:
+            self._ask_lock.release()
         if self._broken:
             self.request_tick()
         return replies
@@ -274,7 +291,9 @@ class Exchange:
 
     def request_tick(self) -> None:
         """From any thread: call `on_tick` soon, and again for as long as it wants."""
-        os.eventfd_write(self._wake_fd, 1)
+        with self._lock:
+            if not self._closed:  # its number may be another descriptor's by now
+                os.eventfd_write(self._wake_fd, 1)
 
     def _end(self, connection: _Connection) -> None:
         """The other side is gone (or talks nonsense). The asker or the exchange's thread; whoever is first tells."""
@@ -299,16 +318,33 @@ class Exchange:
                 self._broken.pop().sock.close()
             self._ask_lock.release()
 
-    def close(self) -> None:
+    def _fail(self, reason: str) -> None:
+        """The thread is over. Neighbours see us hang up instead of waiting for answers in vain."""
+        with self._lock:
+            self._closing = True
+            for connection in self._connections.values():
+                with suppress(OSError):  # the other side was faster
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        self._on_failure(reason)
+
+    def close(self, deadline: Deadline) -> None:
         """Everybody sees our end. Not to be called on the exchange's own thread."""
         self._closing = True
         self.request_tick()
-        self._thread.join()
-        self.abandon_after_fork()
+        # The thread never waits, and askers look at `_closing` every now and then: a late one is given that time.
+        ended = self._thread.join(Deadline(max(2 * PATIENCE_S, deadline.remaining_s())))
+        unused = self._ask_lock.acquire(timeout=max(2 * PATIENCE_S, deadline.remaining_s()))
+        if ended and unused:
+            self.abandon_after_fork()
+        else:
+            log.error("the exchange with the neighbours is still busy; its sockets stay until the process ends")
+        if unused:
+            self._ask_lock.release()
 
     def abandon_after_fork(self) -> None:
         """In a forked child, where the thread does not exist: let go of the parent's sockets."""
-        self._closing = True
+        self._closing = self._closed = True
         for connection in self._connections.values():
             connection.sock.close()
         for connection in self._broken:

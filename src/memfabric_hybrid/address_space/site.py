@@ -13,30 +13,41 @@ from memfabric_hybrid import logs
 from memfabric_hybrid.address_space.exchange import Exchange
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code, Duplicated, FabricError
+from memfabric_hybrid.errors import Code, Duplicated, FabricError, NotConnected, NotInit
+from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.call_queue import CallQueue
-from memfabric_hybrid.membership.member import Entry, Member
-from memfabric_hybrid.store import SessionEvent, SessionRestored
+from memfabric_hybrid.membership.member import FAREWELL_S, Entry, Member
+from memfabric_hybrid.store import SessionEvent, SessionFailed, SessionRestored
 
 if TYPE_CHECKING:
     from memfabric_hybrid.address_space.pool import Pool
 
 log = logs.get(__name__)
+LAST_MOMENT_S = 0.2  # for threads to end that have nothing more to wait for
 
 
 class Site:
     """Made by `Site(entry, deadline)`: blocks until the process is a member, or raises. `leave()` undoes it."""
 
-    def __init__(self, entry: Entry, deadline: Deadline) -> None:
+    def __init__(self, entry: Entry, deadline: Deadline, interruption: Interruption) -> None:
         self._lock = threading.Lock()
         self._pools: dict[str, Pool] = {}
+        self._leaving = False
+        self._failure: str | None = None  # a thread that pools depend on is not there any more
         self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
         self.mending = CallQueue(f"memfabric-{entry.kind}-mending")  # telling the neighbours again after a silence
-        self.member = Member.enter(entry, self._on_session, deadline)
-        self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick)
+        self.member = Member.enter(entry, self._on_session, deadline, interruption)
+        try:
+            self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
+        except BaseException:
+            self.member.leave(Deadline(FAREWELL_S))
+            raise
 
     def add(self, pool: Pool) -> None:
+        """NotInit when the process leaves already: nobody would end the pool any more."""
         with self._lock:
+            if self._leaving:
+                raise NotInit(f"{pool.title} cannot be created: this process is being uninitialised")
             if pool.name in self._pools:
                 raise Duplicated(f"{pool.title} exists already in this process; destroy it first or use another id")
             self._pools[pool.name] = pool
@@ -49,12 +60,29 @@ class Site:
         with self._lock:
             return list(self._pools.values())
 
-    def leave(self) -> None:
-        """Every pool must be gone already."""
-        self.mending.close()
-        self.exchange.close()
-        self.member.leave()
-        self.notices.close()
+    @property
+    def is_leaving(self) -> bool:
+        return self._leaving
+
+    def check_serving(self) -> None:
+        """NotConnected when we could take part without hearing of anybody's death."""
+        if self._failure is not None:
+            raise NotConnected(f"{self._failure}; uninitialise this process and initialise it again")
+
+    def begin_to_leave(self) -> list[Pool]:
+        """No pool is added from now on. Those that are there have to be destroyed before `leave`."""
+        with self._lock:
+            self._leaving = True
+            return list(self._pools.values())
+
+    def leave(self, farewell: Deadline) -> None:
+        """Every pool must be gone already, or about to be. Takes about as long as `farewell` allows, whoever hangs."""
+        self.mending.finish(farewell)
+        self.exchange.close(farewell)
+        self.member.leave(farewell)  # ends what waits for the store, in the mending thread and elsewhere
+        rest = Deadline(max(LAST_MOMENT_S, farewell.remaining_s()))
+        self.mending.close(rest)
+        self.notices.close(rest)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: nothing of the parent's may be used or kept open."""
@@ -90,3 +118,11 @@ class Site:
         if isinstance(event, SessionRestored) and event.refused:
             for pool in self.pools():
                 pool.on_refused(event.refused)
+        elif isinstance(event, SessionFailed):
+            self._fail(event.reason)
+
+    def _fail(self, reason: str) -> None:
+        """Without that thread a pool would not notice the others' deaths: none may pretend to work."""
+        self._failure = reason
+        for pool in self.pools():
+            pool.evict(f"{reason}, so this process cannot know who is there")

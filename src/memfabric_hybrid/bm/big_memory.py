@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, edge
+from memfabric_hybrid import _native, arguments, callbacks, edge
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
 from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool import Pool
@@ -88,7 +88,8 @@ class BigMemory(_native.Space):
         """Takes part in the pool; does not wait for ranks that have not joined. Joining again does nothing.
 
         When it returns 0, every rank of this host that joined before can reach our memory and we can reach theirs.
-        Codes: 0; -2000 closed handle, or another rank was created with other sizes; -2004 the store did not answer.
+        Codes: 0; -2000 closed handle (also one that is closed meanwhile), or another rank was created with other sizes;
+        -2003 left meanwhile; -2004 the store did not answer.
         """
         arguments.u32("flags", flags)
         self._alive().join(self._deadline())
@@ -125,7 +126,7 @@ class BigMemory(_native.Space):
     def set_group_event_handler(self, handler: GroupEventHandler | None) -> None:
         """`handler(rank, BmGroupEvent)` runs on a thread of its own when a rank joins, leaves or dies; None stops it.
 
-        An exception in it is logged and goes no further.
+        What it raises is logged and goes no further, even `SystemExit`.
         """
         if handler is not None:
             arguments.function("handler", handler)
@@ -246,7 +247,7 @@ class BigMemory(_native.Space):
         handler = self._handler
         if handler is not None:
             event = BmGroupEvent.JOIN_EVENT if isinstance(effect, Joined) else BmGroupEvent.LEAVE_EVENT
-            handler(effect.rank, event)
+            callbacks.run(f"the group-event handler of bm object {self._id}", handler, effect.rank, event)
 
     def __enter__(self) -> BigMemory:
         return self

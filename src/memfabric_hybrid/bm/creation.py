@@ -6,13 +6,15 @@ from contextlib import suppress
 
 import msgspec
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, judged_layout, round_up
 from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, InvalidParam, MallocFailed, Unreachable
+from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, MallocFailed, NotInit
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.transports import routes
 
@@ -45,30 +47,49 @@ def make(wish: Wish) -> BigMemory:
     routes.check_tag(wish.tag)
     rules = routes.parse_rules(wish.tag_op_info)
     placement = _placement(wish.flags)
-    name = f"bm/{wish.object_id}"
     with current.creating:
-        if any(pool.name == name for pool in site.pools()):
-            raise Duplicated(f"bm object {wish.object_id} exists already in this process; destroy it first")
-        own_segments = _segments(wish, local, placement)
-        store = site.member.store
         try:
-            base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
-            try:
-                return BigMemory(
-                    site, wish.object_id, base, layout, own_segments,
-                    placement=placement, op_type=wish.op_type, tag=wish.tag, rules=rules,
-                    operation_timeout_s=current.config.operation_timeout,
-                )  # fmt: skip
-            except BaseException:
-                with suppress(Unreachable):
-                    store.release_range(name, deadline=Deadline(FAREWELL_S))
-                raise
-        except BaseException as failure:
-            for segment in own_segments:
-                segment.close()
-            if isinstance(failure, OSError):
-                raise MallocFailed(f"the range of {_size(layout)} cannot be reserved: {failure}") from failure
+            return _make(wish, current, site, layout, local, placement, rules)
+        except FabricError as failure:
+            if site.is_leaving:
+                raise NotInit(f"Big Memory was uninitialised while bm object {wish.object_id} was created") from failure
             raise
+
+
+def _make(
+    wish: Wish,
+    current: runtime.Runtime,
+    site: Site,
+    layout: Layout,
+    local: tuple[int, int],
+    placement: Placement,
+    rules: routes.Rules,
+) -> BigMemory:
+    """Under the lock of creations. What cannot be finished leaves nothing behind."""
+    name = f"bm/{wish.object_id}"
+    if any(pool.name == name for pool in site.pools()):
+        raise Duplicated(f"bm object {wish.object_id} exists already in this process; destroy it first")
+    own_segments = _segments(wish, local, placement)
+    store = site.member.store
+    try:
+        base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
+        try:
+            _native._pause_point("bm.create.holds_range")
+            return BigMemory(
+                site, wish.object_id, base, layout, own_segments,
+                placement=placement, op_type=wish.op_type, tag=wish.tag, rules=rules,
+                operation_timeout_s=current.config.operation_timeout,
+            )  # fmt: skip
+        except BaseException:
+            with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself
+                store.release_range(name, deadline=Deadline(FAREWELL_S))
+            raise
+    except BaseException as failure:
+        for segment in own_segments:
+            segment.close()
+        if isinstance(failure, OSError):
+            raise MallocFailed(f"the range of {_size(layout)} cannot be reserved: {failure}") from failure
+        raise
 
 
 def _placement(flags: int) -> Placement:

@@ -12,6 +12,7 @@ from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
+from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.member import FAREWELL_S, Entry
 from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.store import StoreUrl, hosting, parse_url
@@ -26,26 +27,30 @@ class Runtime(msgspec.Struct):
     site: Site | None
     creating: threading.Lock = msgspec.field(default_factory=threading.Lock)  # one create at a time
 
-    def end(self) -> None:
+    def end(self, farewell: Deadline) -> None:
         if self.site is None:
             hosting.release(self.url, "bm")
             return
-        for pool in self.site.pools():
-            pool.destroy(Deadline(FAREWELL_S))
-        self.site.leave()
+        pools = self.site.begin_to_leave()
+        self.site.member.store.hurry(farewell)
+        for pool in pools:
+            pool.destroy(farewell)
+        self.site.leave(farewell)
 
 
-_slot = RuntimeSlot[Runtime]("Big Memory is not initialised in this process: call bm.initialize() first")
+_slot = RuntimeSlot[Runtime](
+    "Big Memory", "Big Memory is not initialised in this process: call bm.initialize() first", FAREWELL_S
+)
 stop = _slot.stop
 current = _slot.current
 
 
 def start(store_url: str, world_size: int, config: BmConfig) -> None:
     """Again while initialised: nothing happens."""
-    _slot.start(lambda: _make(store_url, world_size, config))
+    _slot.start(lambda interruption: _make(store_url, world_size, config, interruption))
 
 
-def _make(store_url: str, world_size: int, config: BmConfig) -> Runtime:
+def _make(store_url: str, world_size: int, config: BmConfig, interruption: Interruption) -> Runtime:
     if not 1 <= world_size <= MAX_WORLD:
         raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
     config.judge(world_size)
@@ -62,7 +67,7 @@ def _make(store_url: str, world_size: int, config: BmConfig) -> Runtime:
         hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
         takes_over=config.start_store and config.auto_ranking,
     )
-    return Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout)))
+    return Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout), interruption))
 
 
 def current_site() -> Site:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from memfabric_hybrid import descriptors, logs
+from memfabric_hybrid import _native, descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
+from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl, hosting
@@ -59,8 +60,17 @@ class Member:
         self.host = host_identity()
 
     @classmethod
-    def enter(cls, entry: Entry, on_session: Callable[[SessionEvent], None], deadline: Deadline) -> Member:
-        """Connects (retrying until the deadline) and takes a rank; starts the store first where that is our part."""
+    def enter(
+        cls,
+        entry: Entry,
+        on_session: Callable[[SessionEvent], None],
+        deadline: Deadline,
+        interruption: Interruption,
+    ) -> Member:
+        """Connects (retrying until the deadline) and takes a rank; starts the store first where that is our part.
+
+        NotStarted when it is interrupted. Nothing is left of an attempt that fails.
+        """
         descriptors.allow_enough()
         if entry.hosts_store:
             _try_to_host(entry)
@@ -68,8 +78,11 @@ class Member:
         store = StoreClient(entry.url, on_session=on_session, before_reconnect=take_over)
         instance = secrets.randbits(63)
         try:
-            cluster = f"{entry.kind}@{store.peer_name(deadline=deadline)}"
-            rank, listener = _claim(entry, store, cluster, instance, deadline)
+            with interruption.ends_by(store.give_up):
+                _native._pause_point("member.enter.connecting")
+                cluster = f"{entry.kind}@{store.peer_name(deadline=deadline)}"
+                rank, listener = _claim(entry, store, cluster, instance, deadline)
+                _native._pause_point("member.enter.has_rank")
         except BaseException:
             store.close()
             hosting.release(entry.url, entry.kind)
@@ -80,9 +93,10 @@ class Member:
     def doorplate_of(self, rank: int) -> str:
         return doorplate.doorplate_name(self.cluster, rank)
 
-    def leave(self) -> None:
+    def leave(self, farewell: Deadline) -> None:
         """Orderly end; the store forgets us at once. The listener belongs to whoever took it over."""
         self.listener.close()
+        self.store.hurry(farewell)
         self.store.close()
         hosting.release(self.entry.url, self.entry.kind)
 

@@ -20,7 +20,7 @@ from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layo
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources, NotExist, Unreachable, failure_of
+from memfabric_hybrid.errors import FabricError, InvalidParam, MallocFailed, NoResources, NotInit, failure_of
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.attendance import Attendance
@@ -52,9 +52,13 @@ def make(wish: Wish) -> ShareMemory:
     current = runtime.current()
     layout = _judged(wish, current)
     with current.creating(wish.object_id):
-        made = _create(wish, layout, current)
-        current.add(wish.object_id, made)
-        return made
+        try:
+            return _create(wish, layout, current)
+        except FabricError as failure:
+            if current.site.is_leaving:
+                sentence = f"Share Memory was uninitialised while shm object {wish.object_id} was created"
+                raise NotInit(sentence) from failure
+            raise
 
 
 def _judged(wish: Wish, current: runtime.Runtime) -> Layout:
@@ -138,12 +142,13 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
         finally:
             pages.close_others()
         undo.pop_all()
-        undo.push(lambda kind, error, trace: made._end(str(error)))
+        undo.push(lambda kind, error, trace: made._end(str(error), Deadline(FAREWELL_S)))
         departures.tell(made, pool.gone)
         code = made.barrier()
         if code != 0:
             raise failure_of(code, _native.last_error())
         made._set_timeout(current.config.operation_timeout)
+        current.add(wish.object_id, made)
         undo.pop_all()
         return made
 
@@ -162,15 +167,20 @@ def _open_pool(
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=deadline)
         try:
+            _native._pause_point("shm.create.holds_range")
             space = _native.Space(base, layout.capacity, layout.max_dram, 0, wish.rank, title)
-            space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
-            space._enliven(wish.rank)
-            pool = Pool(
-                current.site, name, title, layout, space, [segment], op_type=wish.op_type,
-                enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
-            )  # fmt: skip
+            try:
+                space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
+                space._enliven(wish.rank)
+                pool = Pool(
+                    current.site, name, title, layout, space, [segment], op_type=wish.op_type,
+                    enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
+                )  # fmt: skip
+            except BaseException:
+                space._close()
+                raise
         except BaseException:
-            with suppress(Unreachable, NotExist):
+            with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself
                 store.release_range(name, deadline=Deadline(FAREWELL_S))
             raise
     except BaseException as failure:

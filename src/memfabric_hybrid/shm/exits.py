@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import callbacks, logs
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
@@ -43,14 +43,15 @@ class Exits:
         self._site.notices.post(lambda: self._run(status))
         self._site.mending.post(lambda: self._tell(key, status))
 
-    def close(self) -> None:
+    def close(self, farewell: Deadline) -> None:
         self._watch.close()
         self.handler = None
         for key in self._keys:
             try:
-                self._site.member.store.delete(key, deadline=Deadline(min(1.0, self._timeout_s)))
+                self._site.member.store.delete(key, deadline=farewell)
             except FabricError as failure:
-                log.info("%s stays until this process leaves the store: %s", key, failure)
+                log.info("%s, and what follows it, stays until this process leaves the store: %s", key, failure)
+                return
 
     def _tell(self, key: str, status: int) -> None:
         try:
@@ -73,4 +74,4 @@ class Exits:
         if handler is None:
             log.info("an exit with status %d, and no handler is registered", status)
         else:
-            handler(status)
+            callbacks.run(f"the exit handler for status {status}", handler, status)

@@ -13,8 +13,9 @@ from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import MAX_WORLD
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, InvalidParam
-from memfabric_hybrid.membership.member import Entry
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
+from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.membership.member import FAREWELL_S, Entry
 from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.store import parse_url
@@ -47,32 +48,41 @@ class Runtime(msgspec.Struct):
                     del self.objects[object_id]
 
     def add(self, object_id: int, made: ShareMemory) -> None:
+        """NotInit when the process leaves already: nobody would end the object any more."""
         with self.lock:
+            if self.site.is_leaving:
+                raise NotInit(f"Share Memory was uninitialised while shm object {object_id} was created")
             self.objects[object_id] = made
 
     def forget(self, object_id: int) -> None:
         with self.lock:
             self.objects.pop(object_id, None)
 
-    def end(self) -> None:
+    def end(self, farewell: Deadline) -> None:
+        pools = self.site.begin_to_leave()
+        self.site.member.store.hurry(farewell)
         with self.lock:
             objects = [made for made in self.objects.values() if made is not None]
         for made in objects:
-            made.destroy()
-        self.site.leave()
+            made._end("", farewell)
+        for pool in pools:  # of objects that are being created
+            pool.destroy(farewell)
+        self.site.leave(farewell)
 
 
-_slot = RuntimeSlot[Runtime]("Share Memory is not initialised in this process: call shm.initialize() first")
+_slot = RuntimeSlot[Runtime](
+    "Share Memory", "Share Memory is not initialised in this process: call shm.initialize() first", FAREWELL_S
+)
 stop = _slot.stop
 current = _slot.current
 
 
 def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None:
     """Again while initialised: nothing happens."""
-    _slot.start(lambda: _make(store_url, world_size, rank, config))
+    _slot.start(lambda interruption: _make(store_url, world_size, rank, config, interruption))
 
 
-def _make(store_url: str, world_size: int, rank: int, config: ShmConfig) -> Runtime:
+def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interruption: Interruption) -> Runtime:
     if not 1 <= world_size <= MAX_WORLD:
         raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
     if rank >= world_size:
@@ -86,7 +96,7 @@ def _make(store_url: str, world_size: int, rank: int, config: ShmConfig) -> Runt
         hosts_store=config.start_store and rank == 0,
         takes_over=False,
     )
-    return Runtime(world_size, config, Site(entry, Deadline(config.init_timeout)))
+    return Runtime(world_size, config, Site(entry, Deadline(config.init_timeout), interruption))
 
 
 def abandon_after_fork() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -54,6 +55,7 @@ class ShareMemory(_native.HostGroup):
         self._destroyed = False
         # Kernels use plain addresses: the memory of a rank that dies stays where it is until the object is destroyed.
         self._kept_mapped = [foundation.space._view(rank, int(Tier.DRAM), 0, 0) for rank in foundation.members]
+        self._ending = threading.Lock()  # taken by who ends it, and never given back
         name = foundation.pool.name
         self._values = AtomicValues(site.member.store, foundation.pool.wait_for_store, name, self._rank)
         foundation.pool.on_refused_keys = self._values.refused
@@ -72,7 +74,7 @@ class ShareMemory(_native.HostGroup):
             words = self._departure_words
             _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words)
         except BaseException:
-            self._exits.close()
+            self._exits.close(Deadline(FAREWELL_S))
             raise
 
     # ---- the heap ---------------------------------------------------------------------------------------------------
@@ -154,17 +156,20 @@ class ShareMemory(_native.HostGroup):
         `array()` stay valid until they are garbage. Codes: 0; -2000 closed handle.
         """
         arguments.u32("flags", flags)
-        self._end(self._alive().departures.first())
+        self._alive()
+        self._end("", Deadline(min(FAREWELL_S, self._operation_timeout_s)))
 
-    def _end(self, reason: str) -> None:
-        """The others are told the reason: which departure made us leave, or "" if none did."""
-        foundation = self._alive()
+    def _end(self, reason: str, farewell: Deadline) -> None:
+        """Once. The others are told the reason: which departure made us leave (the first one if it is "")."""
+        if not self._ending.acquire(blocking=False):
+            return
+        foundation = self._foundation
         self._destroyed = True
-        farewell = Deadline(min(FAREWELL_S, self._operation_timeout_s))
+        reason = reason or foundation.departures.first()
         _native.kernel_table_remove(self._id)
         self._leave()
         foundation.departures.close()
-        self._exits.close()
+        self._exits.close(farewell)
         try:
             self._values.release_all(farewell)
         except FabricError as failure:

@@ -196,6 +196,7 @@ class TransferEngine(_native.TransferCore):
         """In a forked child: lets go of the parent's sockets. The engine stays unusable here."""
         self._life = threading.Lock()
         self._lock = threading.Lock()
+        self._entering, self._enders = None, 0
         self._herald = None
         self._abandon()
         if self._directory is not None:
