@@ -10,7 +10,7 @@ import msgspec
 from memfabric_hybrid import settings
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotConnected, TimedOut
+from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
 from memfabric_hybrid.membership.member import Member
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Roster, Stamp
 
@@ -39,6 +39,7 @@ class Participants:
         self.facts: dict[int, JoinFact] = {}  # what the store shows, ours too
         self.generation = 0  # of our own participation
         self.takes_part = False  # ourselves: neighbours' offers are accepted
+        self.called_off: FabricError | None = None  # what a call that waits for others has to raise instead
         self._member = member
         self._capacity = capacity
         self._gone: dict[int, str] = {}  # who was here and is not any more, and why
@@ -100,8 +101,18 @@ class Participants:
         self._gone.setdefault(rank, farewell(Left(rank, reason)))
         self._changed.notify_all()
 
+    def call_off(self, failure: FabricError) -> None:
+        """Calls of ours that wait for others end now, with that failure."""
+        self.called_off = failure
+        self._changed.notify_all()
+
+    def check_wanted(self) -> None:
+        if self.called_off is not None:
+            raise self.called_off
+
     def wait_for_all(self, deadline: Deadline) -> None:
         """TimedOut names who did not come; NotConnected, at once, who came and is gone again."""
+        self.check_wanted()
         while missing := set(range(self._capacity)) - {*self.roster.present, self._member.rank}:
             for reason in self._gone.values():
                 raise NotConnected(reason)
@@ -111,6 +122,7 @@ class Participants:
                     f"{len(missing)} of {self._capacity} ranks did not come within {deadline.timeout_s:g} s: {ranks}"
                 )
             self._changed.wait(deadline.remaining_s())
+            self.check_wanted()
 
     def wait_for_store(self, deadline: Deadline) -> str:
         """The life of the store in which everybody who takes part is registered. TimedOut names who is not."""

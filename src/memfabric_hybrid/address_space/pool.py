@@ -1,7 +1,7 @@
 """One object's range in this process: our segments, the neighbours' segments, and everybody's comings and goings.
 
 Both Big Memory and Share Memory stand on this. Locks, outermost first:
-`_change` serialises join, leave, extend and mend; it is held while the store and the neighbours are talked to.
+`_changes` gives turns to join, leave, extend and mend, in which the store and the neighbours are talked to.
 `_lock` guards roster, facts and segments; it is held for moments only, also on the exchange's and the store's threads.
 """
 
@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 
 from memfabric_hybrid import _native, clock, logs, settings
+from memfabric_hybrid.address_space.changes import Changes
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.layout import Layout, Tier
 from memfabric_hybrid.address_space.messages import (
@@ -47,6 +48,7 @@ from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, S
 from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
+MOMENT_S = 0.1
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
 
@@ -86,11 +88,13 @@ class Pool:
         self.on_refused_keys: Callable[[Sequence[Refusal]], None] = lambda refusals: None
         self._rank = site.member.rank
         self._own = OwnMemory(title, self._rank, layout, space, own_segments)
-        self._change = threading.RLock()
+        self._changes = Changes(title)
         self._lock = threading.Lock()
         self._participants = Participants(site.member, layout.capacity, self._lock)
         self._roster = self._participants.roster
         self._watch: Watch | None = None
+        self._joining = False
+        self._is_last_turn = False  # calls of others are called off; our own waits until neighbours have let go
         self._evicted = False
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
@@ -144,55 +148,89 @@ class Pool:
             self._participants.miss(rank, reason)
 
     def join(self, deadline: Deadline) -> None:
-        """Takes part. Returns when everybody who was there before has our memory mapped, and we theirs."""
-        with self._change:
+        """Takes part. Returns when everybody who was there before has our memory mapped, and we theirs.
+
+        Whoever destroys or leaves the object meanwhile ends it: InvalidParam or NotStarted.
+        """
+        with self._changes.turn(deadline):
             if self.joined:
                 return
+            self._site.check_serving()
             with self._lock:
+                if not self.destroyed:  # a `leave` that came too late for an earlier join
+                    self._participants.called_off = None
                 self._participants.generation = next(_generations)
                 self._participants.takes_part = True
+                self._joining = True
             try:
+                self._check_wanted()
                 self._publish(deadline)
+                self._check_wanted()
                 self._watch = self._site.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
                 self._offer(deadline)
-                self._space._open()
+                with self._lock:
+                    self._participants.check_wanted()
+                    self._joining = False
+                    self._space._open()
             except BaseException:
                 self._retire(Deadline(FAREWELL_S))
                 raise
+            finally:
+                self._joining = False
 
     def leave(self, deadline: Deadline, reason: str = "") -> None:
         """Stops taking part. Returns when no neighbour touches our memory any more. They are told the reason."""
-        with self._change:
+        with self._lock:
+            interrupts = self._joining
+            if interrupts:
+                self._participants.call_off(NotStarted(f"{self.title} was left while join() was under way"))
+        with self._changes.turn(deadline):
             if not self.joined:
+                if interrupts:
+                    return
                 raise NotStarted(f"{self.title} has not joined; there is nothing to leave")
+            with self._lock:
+                if not self.destroyed:
+                    self._participants.called_off = None
             self._space._shut(int(Code.NOT_STARTED), f"{self.title} has left: call join() before copying")
             self._retire(deadline, reason)
 
     def extend(self, tier: Tier, size_bytes: int, placement: Placement, deadline: Deadline) -> None:
         """Adds memory behind what we have; neighbours can use it when this returns."""
-        with self._change:
+        with self._changes.turn(deadline):
             self._own.extend(tier, size_bytes, placement)
             if self.joined:
                 self._offer(deadline)
+                self._check_wanted()
                 self._publish(deadline)
 
     def destroy(self, deadline: Deadline, reason: str = "") -> None:
-        """Ends everything of this object in this process; idempotent."""
+        """Ends everything of this object in this process; idempotent. Interrupts what other threads do with it.
+
+        A call of another thread that waits for the store is not waited for beyond the deadline: it ends the object.
+        """
         if self.abandoned:
             return
-        with self._change:
-            if self.destroyed:
-                return
-            if self.joined:
-                self.leave(deadline, reason)
-            self.destroyed = True
-            self._site.remove(self)
-            self._space._close()
-            self._own.close()
-            with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
-                self._site.member.store.release_range(self.name, deadline=deadline)
+        with self._lock:
+            if not self.destroyed:
+                self.destroyed = True
+                sentence = f"{self.title} was destroyed meanwhile: the handle is closed"
+                self._participants.call_off(InvalidParam(sentence))
+                self._space._shut(int(Code.INVALID_PARAM), sentence)
+        self._changes.end(deadline, lambda: self._end(deadline, reason))
 
-    # ---- telling the others (under `_change`) ----------------------------------------------------------------------
+    def _end(self, deadline: Deadline, reason: str) -> None:
+        """The last turn."""
+        self._is_last_turn = True
+        if self.joined:
+            self._retire(deadline, reason)
+        self._site.remove(self)
+        self._space._close()
+        self._own.close()
+        with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
+            self._site.member.store.release_range(self.name, deadline=_at_least_a_moment(deadline))
+
+    # ---- telling the others (in a turn) -----------------------------------------------------------------------------
 
     def _publish(self, deadline: Deadline) -> None:
         member = self._site.member
@@ -242,7 +280,7 @@ class Pool:
         try:
             # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
             farewell = Deadline(min(FAREWELL_S, deadline.remaining_s()))
-            self._site.member.store.delete(self._key(self._rank), deadline=farewell)
+            self._site.member.store.delete(self._key(self._rank), deadline=_at_least_a_moment(farewell))
         except FabricError as failure:  # an end must not fail: it is away, or our key is somebody else's by now
             log.info("%s: the store did not hear that we leave: %s", self.title, failure)
         if self._watch is not None:  # kept until here: it tells `ask` whom not to wait for
@@ -254,18 +292,20 @@ class Pool:
 
     def mend(self) -> None:
         """After our session was lost for a while (mending thread): neighbours may have dropped us, so offer again."""
-        with self._change:
-            if not self.joined or self._evicted:
-                return
-            try:
-                self._offer(Deadline(settings.heartbeat_timeout_s()))
-            except Unreachable as failure:
-                log.warning("%s: could not be offered again after the store was back: %s", self.title, failure)
+        deadline = Deadline(settings.heartbeat_timeout_s())
+        try:
+            with self._changes.turn(deadline):
+                if self.joined and not self._evicted:
+                    self._offer(deadline)
+        except Unreachable as failure:
+            log.warning("%s: could not be offered again after the store was back: %s", self.title, failure)
+        except InvalidParam:
+            if not self.destroyed:
+                raise
 
-    def evict(self, why: str) -> None:
-        """Our rank was given to somebody else while we were silent: no copy may pretend otherwise."""
+    def evict(self, reason: str) -> None:
+        """Our rank was given to somebody else, or we cannot see the others any more: no copy may pretend otherwise."""
         self._evicted = True
-        reason = f"this process was declared dead and lost its rank: {why}"
         self._space._shut(int(Code.NOT_CONNECTED), f"{self.title}: {reason}")
         self._on_gone(self._rank, reason)
         log.error("%s: %s", self.title, reason)
@@ -406,10 +446,20 @@ class Pool:
     def _is_expected(self, neighbour: Neighbour) -> bool:
         """An asker's question: does the store still show the one whose answer is awaited?"""
         with self._lock:
-            return self._participants.shows(neighbour)
+            called_off = self._participants.called_off is not None and not self._is_last_turn
+            return not called_off and self._participants.shows(neighbour)
+
+    def _check_wanted(self) -> None:
+        with self._lock:
+            self._participants.check_wanted()
 
     def _key(self, rank: int) -> str:
         return f"{self.name}/{rank}"
+
+
+def _at_least_a_moment(deadline: Deadline) -> Deadline:
+    """Neighbours that hang may have used up the time; a store that is there answers in this time all the same."""
+    return Deadline(max(MOMENT_S, deadline.remaining_s()))
 
 
 def _duplicates(fds: Sequence[int]) -> list[int]:

@@ -1,0 +1,75 @@
+"""The changes of one object: join, leave, extend and mend take turns, and its end comes after the last of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from memfabric_hybrid import logs
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import InvalidParam, TimedOut
+
+log = logs.get(__name__)
+
+
+class Changes:
+    """`title` is the object's in sentences. Any thread; nobody waits longer than its own deadline."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._changed = threading.Condition()  # guards everything below
+        self._busy = False  # somebody has the turn
+        self._over = False  # no further turn begins
+        self._last: Callable[[], None] | None = None  # the end, left to who has the turn
+
+    @contextmanager
+    def turn(self, deadline: Deadline) -> Iterator[None]:
+        """TimedOut while another thread has it; InvalidParam once the end was asked for."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or not self._busy, deadline.remaining_s())
+            if self._over:
+                raise InvalidParam(f"{self._title} is destroyed: the handle is closed")
+            if self._busy:
+                raise TimedOut(
+                    f"{self._title}: another thread has been inside join, leave or extend for {deadline.timeout_s:g} s"
+                )
+            self._busy = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def end(self, deadline: Deadline, last: Callable[[], None]) -> None:
+        """Runs `last` after the present turn: here, or on the thread that has it if that takes too long. Once."""
+        with self._changed:
+            if self._over:
+                self._changed.wait_for(lambda: not self._busy, deadline.remaining_s())
+                return
+            self._over = True
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: not self._busy, deadline.remaining_s()):
+                self._last = last
+                log.warning(
+                    "%s: another thread is inside join, leave or extend and waits for the store; the object's memory "
+                    "is freed when that call returns",
+                    self._title,
+                )
+                return
+            self._busy = True
+        try:
+            last()
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._changed:
+            last, self._last = self._last, None
+            if last is None:
+                self._busy = False
+                self._changed.notify_all()
+                return
+        try:
+            last()
+        finally:
+            self._pass_on()
