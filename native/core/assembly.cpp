@@ -187,7 +187,7 @@ Status Assembly::lead(const Waiting& waiting, OtherHosts& others) {
 // `arrivals` is the full count of that round. May be done by several members at once; the first one wins.
 void Assembly::publish(std::uint32_t round, std::uint64_t arrivals) {
     const std::uint64_t gathers = gathers_of(arrivals);
-    if (round == 0) area_.established.store(1, std::memory_order_relaxed);
+    if (round == 0) area_.established.store(1, std::memory_order_release);
     const Status verdict = gathers == 0 || gathers == count_ ? Status::Ok : Status::InvalidParam;
     area_.verdict[round & 1].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
     area_.arrivals.compare_exchange_strong(arrivals, start_of(round + 1), std::memory_order_acq_rel);
@@ -261,7 +261,7 @@ std::string Assembly::unequal(std::uint32_t parity) const {
 
 // NotConnected if one of those who are needed is gone. Names a dead one rather than those who left because of it.
 Status Assembly::check_departures() {
-    const bool members_known = config_.subgroup && area_.established.load(std::memory_order_relaxed) != 0;
+    const bool members_known = config_.subgroup && area_.established.load(std::memory_order_acquire) != 0;
     const std::uint32_t count = members_known ? config_.size : config_.page->rank_size();
     std::uint32_t gone = kNoRank;
     for (std::uint32_t i = 0; i < count; ++i) {

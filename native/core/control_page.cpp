@@ -61,8 +61,14 @@ Status ControlPage::create(std::uint32_t rank_size, int& fd) {
         fd = -1;
         return status;
     }
+    // Area 0 has the first block of the heap. It is ready before anybody can map the page: ranks come all at once.
+    Area everybody{};
+    everybody.state = Area::kReady;
+    everybody.size = rank_size;
+    everybody.desks_at = heap_at(rank_size);
     const Head head{kMagic, rank_size, 1, {}, {}};
-    if (pwrite(fd, &head, sizeof head, 0) != sizeof head) {
+    if (pwrite(fd, &everybody, sizeof everybody, static_cast<off_t>(areas_at(rank_size))) != sizeof everybody ||
+        pwrite(fd, &head, sizeof head, 0) != sizeof head) {
         const Status status = fail(Status::MallocFailed, "cannot write a control page: %s", std::strerror(errno));
         ::close(fd);
         fd = -1;
@@ -84,7 +90,9 @@ Status ControlPage::open(int fd, std::uint32_t rank_size, std::shared_ptr<Contro
                     std::strerror(errno));
     }
     opened.reset(new ControlPage(start, size_bytes, rank_size));
-    if (opened->head().magic != kMagic || opened->head().rank_size != rank_size) {
+    const Area& everybody = opened->area(0);
+    if (opened->head().magic != kMagic || opened->head().rank_size != rank_size ||
+        everybody.state.load(std::memory_order_acquire) != Area::kReady || everybody.desks_at != heap_at(rank_size)) {
         opened.reset();
         return fail(Status::InvalidParam, "the file is no control page for %u ranks", rank_size);
     }
@@ -99,14 +107,6 @@ ControlPage::ControlPage(std::byte* start, std::uint64_t size_bytes, std::uint32
       lives_(reinterpret_cast<LifeLine*>(start + lives_at())),
       areas_(reinterpret_cast<Area*>(start + areas_at(rank_size))) {
     static_assert(sizeof(Head) <= kHeadBytes);
-    // Area 0 has the first block of the heap, by convention and without a word: there is nothing to agree on.
-    Area& everybody = areas_[0];
-    std::uint32_t free = Area::kFree;
-    if (everybody.state.compare_exchange_strong(free, Area::kClaimed)) {
-        everybody.size = rank_size;
-        everybody.desks_at = heap_at(rank_size);
-        everybody.state.store(Area::kReady);
-    }
 }
 
 ControlPage::~ControlPage() { munmap(start_, size_bytes_); }

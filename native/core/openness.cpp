@@ -2,20 +2,30 @@
 #include "core/openness.h"
 
 #include "core/last_error.h"
+#include "core/pause_point.h"
 #include "core/slot.h"
 
 namespace memfabric {
 
 Status Openness::open() {
-    if (const Status status = check_usable(); status != Status::Ok) return status;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock<std::mutex> lock;
+    if (const Status status = lock_usable(lock); status != Status::Ok) return status;
     state_.store(State::Open, std::memory_order_seq_cst);
     return Status::Ok;
 }
 
-Status Openness::shut(Status code, const std::string& sentence) {
+// Looks twice: before the lock, which a thread of the parent may hold forever in a forked child, and under it, since
+// what is closed stays closed.
+Status Openness::lock_usable(std::unique_lock<std::mutex>& lock) {
     if (const Status status = check_usable(); status != Status::Ok) return status;
-    const std::lock_guard lock(mutex_);
+    PausePoint::reach("openness.change");
+    lock = std::unique_lock(mutex_);
+    return check_usable();
+}
+
+Status Openness::shut(Status code, const std::string& sentence) {
+    std::unique_lock<std::mutex> lock;
+    if (const Status status = lock_usable(lock); status != Status::Ok) return status;
     shut_code_ = code;
     shut_sentence_ = sentence;
     leave_open(State::Shut);

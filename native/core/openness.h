@@ -35,6 +35,7 @@ private:
     enum class State : std::uint8_t { Fresh, Open, Shut, Closed, Disowned };
 
     Status explain() const;
+    Status lock_usable(std::unique_lock<std::mutex>& lock);
     void leave_open(State state);
 
     const std::string object_name_;
