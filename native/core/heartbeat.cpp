@@ -115,8 +115,7 @@ Heartbeat::Heartbeat(std::unique_ptr<Pulse> pulse)
 
 Heartbeat::~Heartbeat() {
     if (mark_.in_forked_child()) {
-        new std::thread(
-            std::move(thread_));  // the thread is the parent's: it cannot be joined, and must not be destroyed
+        ProcessMark::abandon(thread_);
         return;
     }
     stop();

@@ -37,6 +37,11 @@ HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, st
                                                              config.object_name})) {}
 
 Status HostGroup::check_usable() const {
+    if (mark_.in_forked_child()) {
+        return fail(Status::NotInit,
+                    "%s: this process was forked from the member that joined; call initialize() and create() here",
+                    config_.object_name.c_str());
+    }
     if (left_.load(std::memory_order_acquire)) {
         return fail(Status::InvalidParam, "%s is destroyed: the handle is closed", config_.object_name.c_str());
     }
@@ -97,8 +102,12 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
     return Status::Ok;
 }
 
+void HostGroup::declare_gone(std::uint32_t rank, const std::string& reason) {
+    if (!mark_.in_forked_child()) board_->declare_gone(rank, reason);
+}
+
 void HostGroup::leave() {
-    if (left_.exchange(true)) return;
+    if (mark_.in_forked_child() || left_.exchange(true)) return;
     board_->leave();
     board_->declare_gone(config_.rank, "rank " + std::to_string(config_.rank) + " has left: it destroyed the object");
 }

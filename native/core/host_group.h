@@ -16,6 +16,7 @@
 #include "core/assembly.h"
 #include "core/control_page.h"
 #include "core/life_board.h"
+#include "core/process_mark.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -42,11 +43,10 @@ public:
     Status subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank, std::chrono::nanoseconds timeout,
                     Assembly*& found);
 
-    void declare_gone(std::uint32_t rank, const std::string& reason) { board_->declare_gone(rank, reason); }
+    void declare_gone(std::uint32_t rank, const std::string& reason);
     Status check_usable() const;
-    void leave();                         // the others' rounds fail from now on; running calls of ours end. Idempotent
-    void disown() { left_.store(true); }  // in a forked child: the rank is its parent's
-    void vanish() { board_->vanish(); }   // for tests
+    void leave();                        // the others' rounds fail from now on; running calls of ours end. Idempotent
+    void vanish() { board_->vanish(); }  // for tests
 
     const Config& config() const { return config_; }
     const LifeBoard& board() const { return *board_; }
@@ -55,6 +55,7 @@ public:
 private:
     HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<LifeBoard> board);
 
+    const ProcessMark mark_;
     const Config config_;
     const std::shared_ptr<ControlPage> page_;
     const std::unique_ptr<LifeBoard> board_;

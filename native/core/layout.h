@@ -35,6 +35,8 @@ public:
           dram_bytes_(capacity * max_dram_bytes),
           size_bytes_(dram_bytes_ + capacity * max_hbm_bytes) {}
 
+    bool operator==(const Layout& other) const = default;
+
     std::uintptr_t base() const { return base_; }
     std::uintptr_t end() const { return base_ + size_bytes_; }
     std::uint64_t size_bytes() const { return size_bytes_; }

@@ -69,7 +69,7 @@ LifeBoard::LifeBoard(std::shared_ptr<ControlPage> page, std::uint32_t rank, std:
 
 LifeBoard::~LifeBoard() {
     if (mark_.in_forked_child()) {
-        new std::thread(std::move(thread_));  // the parent's: it cannot be joined, and must not be destroyed
+        ProcessMark::abandon(thread_);
         return;
     }
     leave();

@@ -184,6 +184,28 @@ void SlotTable::abandon_addresses() {
     }
 }
 
+// Without the lock: a thread of the parent may hold it forever, and no other thread knows this object here.
+std::unique_ptr<Reservation> SlotTable::surrender_in_child() {
+    for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
+        for (const Tier tier : {Tier::Dram, Tier::Hbm}) {
+            if (slots_[rank].pins != 0) break;
+            reservation_->unmap(layout_.slot_address(rank, tier), slots_[rank].mapped_bytes[index_of(tier)]);
+        }
+    }
+    return std::move(reservation_);
+}
+
+void SlotTable::take_pins_of(const SlotTable& predecessor) {
+    const std::lock_guard lock(mapping_);
+    for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
+        const Slot& before = predecessor.slots_[rank];
+        if (before.pins == 0) continue;
+        slots_[rank].pins = before.pins;
+        slots_[rank].mapped_bytes = before.mapped_bytes;
+        pins_ += before.pins;
+    }
+}
+
 // Unmaps what is mapped but no longer allocated.
 void SlotTable::trim(std::uint32_t rank) {
     if (reservation_ == nullptr) return;

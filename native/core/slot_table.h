@@ -47,6 +47,12 @@ public:
     void release_addresses();  // after detach_all, when nothing is pinned any more
     void abandon_addresses();  // in a forked child: the same if it can be done without waiting for a lock
 
+    // In a forked child an object's addresses go to its successor at the same place: arrays that were inherited pin the
+    // memory they are on there, so that they never point to nothing. The rest is unmapped.
+    std::unique_ptr<Reservation> surrender_in_child();
+    void take_pins_of(const SlotTable& predecessor);
+    bool has_addresses() const { return reservation_ != nullptr; }
+
     // `side` ("source" or "target") is for sentences. The extent must start inside the layout.
     Status check(const char* side, Extent extent, Classes wanted, const char* type_name) const;
     Status recheck(Extent extent, std::uint64_t since) const;

@@ -54,9 +54,15 @@ std::shared_ptr<Space> owner_within(const Layout& layout) {
 
 // Names an object that is in the way: clearer than what the kernel could say. A forked child joins the parent's pool at
 // the parent's addresses; what it inherited there is of no use to it and makes room.
-Status check_free(const Space::Config& config, const Layout& layout) {
+Status check_free(const Space::Config& config, const Layout& layout, std::shared_ptr<Space>& inherited) {
     std::shared_ptr<Space> owner = owner_within(layout);
-    for (; owner != nullptr && owner->is_disowned(); owner = owner_within(layout)) owner->close();
+    for (; owner != nullptr && owner->is_disowned(); owner = owner_within(layout)) {
+        if (owner->layout() == layout && owner->slots().has_addresses()) {
+            inherited = std::move(owner);
+            return Status::Ok;
+        }
+        owner->close();
+    }
     if (owner == nullptr) return Status::Ok;
     return fail(Status::MallocFailed,
                 "%s: the address range 0x%" PRIxPTR "-0x%" PRIxPTR " is taken in this process by %s; %s",
@@ -70,13 +76,23 @@ Status check_free(const Space::Config& config, const Layout& layout) {
 Status Space::make(const Config& config, std::shared_ptr<Space>& made) {
     if (const Status status = check(config); status != Status::Ok) return status;
     const Layout layout(config.base, config.capacity, config.max_dram_bytes, config.max_hbm_bytes);
-    if (const Status status = check_free(config, layout); status != Status::Ok) return status;
+    std::shared_ptr<Space> inherited;
+    if (const Status status = check_free(config, layout, inherited); status != Status::Ok) return status;
     std::unique_ptr<Reservation> reservation;
-    if (const Status status = Reservation::make(layout.base(), layout.size_bytes(), config.object_name, reservation);
-        status != Status::Ok) {
+    if (inherited != nullptr) {
+        RegionTable::process().remove(layout.base());
+        reservation = inherited->slots_.surrender_in_child();
+        inherited->retired_ = true;
+    } else if (const Status status =
+                   Reservation::make(layout.base(), layout.size_bytes(), config.object_name, reservation);
+               status != Status::Ok) {
         return status;
     }
     made.reset(new Space(config, layout, std::move(reservation)));
+    if (inherited != nullptr) {
+        made->slots_.take_pins_of(inherited->slots_);
+        inherited->heir_ = made;
+    }
     RegionTable::process().add({layout.base(), layout.end(), made.get()});
     return Status::Ok;
 }
@@ -114,7 +130,7 @@ Status Space::detach(std::uint32_t rank) {
 }
 
 void Space::close() {
-    if (openness_.is_disowned()) return retire_in_child();
+    if (is_disowned()) return retire_in_child();
     if (!openness_.close()) return;
     const DeferredInterruption deferred;
     slots_.detach_all("the object was closed");
@@ -153,7 +169,10 @@ Status Space::view(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uin
 }
 
 void Space::unpin(std::uint32_t rank) {
-    if (openness_.is_disowned()) return;
+    if (is_disowned()) {
+        if (heir_ != nullptr) heir_->unpin(rank);
+        return;
+    }
     slots_.unpin(rank);
     if (openness_.is_closed()) retire();
 }

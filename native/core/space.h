@@ -19,6 +19,7 @@
 #include "core/layout.h"
 #include "core/openness.h"
 #include "core/pending_copies.h"
+#include "core/process_mark.h"
 #include "core/slot_table.h"
 #include "core/status.h"
 #include "core/view.h"
@@ -39,7 +40,7 @@ public:
         std::string object_name;  // as sentences call it: "bm object 7"
     };
 
-    // Reserves the whole range in this process.
+    // Reserves the whole range in this process. In a forked child it takes it over from what was inherited there.
     static Status make(const Config& config, std::shared_ptr<Space>& made);
     ~Space();
     Space(const Space&) = delete;
@@ -77,7 +78,7 @@ public:
     const std::string& object_name() const { return object_name_; }
     bool is_open() const { return openness_.is_open(); }
     bool is_closed() const { return openness_.is_closed(); }
-    bool is_disowned() const { return openness_.is_disowned(); }
+    bool is_disowned() const { return mark_.in_forked_child(); }
 
 private:
     friend class View;
@@ -92,6 +93,7 @@ private:
     Status queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream);
     std::shared_ptr<Stream> own_stream();
 
+    const ProcessMark mark_;
     const Layout layout_;
     const std::uint32_t local_rank_;
     const std::string object_name_;
@@ -105,7 +107,8 @@ private:
     std::shared_ptr<Stream> stream_;  // for asynchronous copies that name none; made by the first
 
     std::mutex retire_mutex_;
-    bool retired_ = false;  // the addresses were given back
+    bool retired_ = false;         // the addresses were given back
+    std::shared_ptr<Space> heir_;  // in a forked child: has our addresses, and our views count as its own
 };
 
 }  // namespace memfabric

@@ -85,7 +85,7 @@ struct HostGroupObject {
     }
 
     Status check() const {
-        if (group != nullptr) return Status::Ok;
+        if (group != nullptr) return group->check_usable();
         return fail(Status::InvalidParam, "%s is destroyed: the handle is closed", object_name.c_str());
     }
 };
@@ -237,13 +237,7 @@ void bind_host_group(nb::module_& module) {
             nb::arg("timeout_s"), "How long each later call waits for the others.")
         .def_prop_ro("_departure_words", &departure_words,
                      "The addresses of two words; one of them is not 0 once a rank of the object is gone.")
-        .def("_leave", &leave, "This rank takes part no more; the others' collectives fail. Idempotent.")
-        .def(
-            "_disown",
-            [](HostGroupObject& self) {
-                if (self.group != nullptr) self.group->disown();
-            },
-            "In a forked child: the rank is the parent's.");
+        .def("_leave", &leave, "This rank takes part no more; the others' collectives fail. Idempotent.");
 }
 
 }  // namespace memfabric::python

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/host_group.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <random>
@@ -35,6 +38,48 @@ TEST(all_gather_has_everybodys_data_of_this_round) {
             for (std::uint32_t peer = 0; peer < 3; ++peer) CHECK(all[peer] == letter(peer, round));
         }
     });
+}
+
+// All ranks of a host open the page at once: none of them may find it half-made.
+TEST(control_page_is_ready_before_anybody_opens_it) {
+    constexpr std::uint32_t kRanks = 3;
+    const HostWorld world(kRanks);
+    const auto area_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->area(0));
+    const std::uintptr_t page_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->life(0)) / 4096 * 4096;
+    int fd = -1;
+    REQUIRE(ControlPage::create(kRanks, fd) == Status::Ok);
+    Area fresh{};
+    CHECK_EQ(pread(fd, static_cast<void*>(&fresh), sizeof fresh, static_cast<off_t>(area_at - page_at)),
+             static_cast<ssize_t>(sizeof fresh));
+    ::close(fd);
+    CHECK_EQ(fresh.state.load(), Area::kReady);
+    CHECK_EQ(fresh.size, kRanks);
+    CHECK_EQ(fresh.desks_at, world.pages[0]->area(0).desks_at);
+}
+
+TEST(forked_child_has_no_part_in_the_group) {
+    const HostWorld world(1);
+    HostGroup& group = *world.groups[0];
+    Assembly* subgroup = nullptr;
+    REQUIRE_EQ(group.subgroup("one", 1, 0, kLong, subgroup), Status::Ok);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(5);
+        const std::byte mine{};
+        std::byte all{};
+        int failed = group.barrier(kLong, nullptr) != Status::NotInit ? 1 : 0;
+        failed |= contains(last_error(), "forked") ? 0 : 2;
+        failed |= group.all_gather(&mine, 1, &all, kLong, nullptr) != Status::NotInit ? 4 : 0;
+        failed |= group.subgroup("one", 1, 0, kLong, subgroup) != Status::NotInit ? 8 : 0;
+        group.declare_gone(0, "nonsense");
+        group.leave();
+        failed |= group.barrier(kLong, nullptr) != Status::NotInit ? 16 : 0;
+        _exit(failed);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(group.barrier(kLong, nullptr), Status::Ok);
 }
 
 TEST(one_rank_is_never_held) {

@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "check.h"
+#include "core/pause_point.h"
 #include "core/region_table.h"
 #include "space_fixture.h"
 
@@ -178,6 +181,60 @@ TEST(space_closed_refuses_everything) {
     CHECK_EQ(space.detach(1), Status::InvalidParam);
     CHECK_EQ(space.view(1, Tier::Dram, 0, 1, view), Status::InvalidParam);
     CHECK_EQ(space.rank_of(target), kNoRank);
+}
+
+// What is closed stays closed, also for a thread that was about to open it.
+TEST(space_is_not_opened_again_by_a_thread_that_looked_before_it_was_closed) {
+    for (const bool opens : {true, false}) {
+        World world;
+        Status changed = Status::Ok;
+        PausePoint::hold("openness.change");
+        std::thread changing(
+            [&] { changed = opens ? world.space->open() : world.space->shut(Status::NotStarted, "it left"); });
+        CHECK(PausePoint::wait_until_held("openness.change", std::chrono::seconds(20)));
+        world.space->close();
+        PausePoint::release("openness.change");
+        changing.join();
+        CHECK_EQ(changed, Status::InvalidParam);
+        CHECK(world.space->is_closed());
+        CHECK(!world.space->is_open());
+    }
+}
+
+// An array that a forked child inherits stays valid there, whatever the child makes at its addresses.
+TEST(space_of_a_forked_child_keeps_inherited_views_valid) {
+    World world;
+    std::shared_ptr<View> view;
+    REQUIRE_EQ(world.space->view(1, Tier::Dram, 0, 64, view), Status::Ok);
+    byte_at(world.dram(1)) = std::byte{42};
+    const std::uintptr_t base = world.space->layout().base();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(5);
+        int failed = 0;
+        const Space::Config config{base, World::kRanks, World::kMaxDram, World::kMaxHbm, 0, "bm object 7"};
+        std::shared_ptr<Space> own;
+        failed |= Space::make(config, own) != Status::Ok ? 1 : 0;
+        failed |= byte_at(world.dram(1)) != std::byte{42} ? 2 : 0;
+        {
+            const File file(2 * kMiB);
+            failed |= own->attach(1, Tier::Dram, file.fd(), 0, 0, 2 * kMiB) != Status::Ok ? 4 : 0;
+        }
+        failed |= own->enliven(1) != Status::Ok || own->open() != Status::Ok ? 8 : 0;
+        failed |= own->copy(world.local(), world.dram(1), 8, kH2G) != Status::Ok ? 16 : 0;
+        own->close();
+        failed |= byte_at(world.dram(1)) != std::byte{0x5a} ? 32 : 0;
+        own.reset();
+        failed |= byte_at(world.dram(1)) != std::byte{0x5a} ? 64 : 0;
+        view.reset();
+        std::shared_ptr<Space> next;
+        failed |= Space::make(config, next) != Status::Ok ? 128 : 0;
+        _exit(failed);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+    CHECK(byte_at(world.dram(1)) == std::byte{42});
 }
 
 TEST(space_in_a_forked_child_is_the_parents) {

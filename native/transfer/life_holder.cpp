@@ -30,7 +30,7 @@ Status LifeHolder::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeH
 
 LifeHolder::~LifeHolder() {
     if (mark_.in_forked_child()) {
-        thread_.detach();
+        ProcessMark::abandon(thread_);
         return;
     }
     word_.store(0, std::memory_order_seq_cst);

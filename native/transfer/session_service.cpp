@@ -52,7 +52,7 @@ SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, 
 // thread is not here.
 SessionService::~SessionService() {
     if (mark_.in_forked_child()) {
-        if (thread_.joinable()) thread_.detach();
+        ProcessMark::abandon(thread_);
         return;
     }
     stop();

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from memfabric_hybrid import _native, logs
+from memfabric_hybrid import _native, forks, logs
 from memfabric_hybrid.errors import Code, FabricError
 
 P = ParamSpec("P")
@@ -35,6 +35,7 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
     @functools.wraps(function)
     def edge(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
+            forks.notice()
             function(*args, **kwargs)
         except TypeError:
             raise
@@ -53,6 +54,7 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def edge(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
+                forks.notice()
                 return function(*args, **kwargs)
             except TypeError:
                 raise

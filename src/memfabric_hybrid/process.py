@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 
-from memfabric_hybrid import _native, logs, settings
+from memfabric_hybrid import _native, forks, logs, settings
 from memfabric_hybrid.bm import runtime as bm_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
 from memfabric_hybrid.store import hosting
@@ -22,6 +22,7 @@ def start() -> None:
 
 def stop() -> None:
     """Ends Share Memory, Big Memory, every transfer engine and every store server of this process; idempotent."""
+    forks.notice()
     shm_runtime.stop()
     bm_runtime.stop()
     engines.stop_all()
@@ -45,4 +46,5 @@ def _in_forked_child() -> None:
 def install() -> None:
     """Called once by the package."""
     atexit.register(_at_exit)
-    os.register_at_fork(after_in_child=_in_forked_child)
+    forks.in_child(_in_forked_child)
+    os.register_at_fork(after_in_child=forks.notice)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import forks, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NotInit
 from memfabric_hybrid.interruption import Interruption
@@ -40,6 +40,7 @@ class RuntimeSlot(Generic[R]):
 
     def start(self, make: Callable[[Interruption], R]) -> None:
         """Again while there is one: nothing happens. NotInit when `stop` is called meanwhile, and nothing is left."""
+        forks.notice()
         interruption = Interruption()
         with self._changed:
             self._starts.append(interruption)
@@ -77,6 +78,7 @@ class RuntimeSlot(Generic[R]):
 
     def stop(self) -> None:
         """Ends the runtime and every start under way; idempotent. Takes about the farewell time, whoever hangs."""
+        forks.notice()
         farewell = Deadline(self._farewell_s)
         with self._changed:
             runtime, self._runtime = self._runtime, None
@@ -99,6 +101,7 @@ class RuntimeSlot(Generic[R]):
 
     def current(self) -> R:
         """The runtime, or NotInit."""
+        forks.notice()
         runtime = self._runtime
         if runtime is None:
             raise NotInit(self._absent)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, callbacks, edge
+from memfabric_hybrid import _native, arguments, callbacks, edge, forks
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
 from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool import Pool
@@ -225,6 +225,7 @@ class BigMemory(_native.Space):
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _alive(self) -> Pool:
+        forks.notice()
         if self._pool.abandoned:
             raise NotInit(
                 f"bm object {self._id} is the parent's: call bm.initialize() and create() in this forked child"

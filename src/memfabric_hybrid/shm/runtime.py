@@ -103,8 +103,5 @@ def abandon_after_fork() -> None:
     """In a forked child: the parent's membership and objects are not ours."""
     runtime = _slot.empty_after_fork()
     if runtime is not None:
-        for made in runtime.objects.values():
-            if made is not None:
-                made._disown()
         _native.kernel_table_remove_all()
         runtime.site.abandon_after_fork()

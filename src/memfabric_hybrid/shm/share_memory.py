@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, edge, logs
+from memfabric_hybrid import _native, arguments, edge, forks, logs
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, NotInit
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm.atomic_values import AtomicValues
 from memfabric_hybrid.shm.exits import ExitHandler, Exits
@@ -278,6 +278,12 @@ class ShareMemory(_native.HostGroup):
     # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _alive(self) -> Foundation:
+        forks.notice()
+        if self._foundation.pool.abandoned:
+            raise NotInit(
+                f"shm object {self._id}: this process was forked from the member that joined; "
+                "call initialize() and create() here"
+            )
         if self._destroyed:
             raise InvalidParam(f"shm object {self._id} is destroyed: the handle is closed")
         return self._foundation
@@ -311,6 +317,8 @@ class ShareMemory(_native.HostGroup):
             self.destroy()
 
     def __repr__(self) -> str:
+        if self._foundation.pool.abandoned:
+            return f"<ShareMemory {self._id}: of the parent process>"
         if self._destroyed:
             return f"<ShareMemory {self._id}: destroyed>"
         return f"<ShareMemory {self._id}: rank {self._rank} of {self._rank_size}, {self._symmetric_size} bytes each>"

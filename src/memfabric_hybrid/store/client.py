@@ -124,7 +124,7 @@ class StoreClient(Participant):
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
-        self._dialer.closing.set()
+        self._dialer.abandon_after_fork()
         self._pool.abandon_after_fork()
         self._channel.abandon_after_fork()
 

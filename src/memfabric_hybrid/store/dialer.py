@@ -105,6 +105,12 @@ class Dialer:
         self.closing.set()
         self.abort()
 
+    def abandon_after_fork(self) -> None:
+        """In a forked child: closed. The parent's threads may hold the lock of the event there is."""
+        self.closing = threading.Event()
+        self.closing.set()
+        self._hook_lock = threading.Lock()
+
     def abort(self) -> None:
         """Ends the attempts under way."""
         for dialing in list(self._dialing):

@@ -10,6 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from memfabric_hybrid import forks
 from memfabric_hybrid.store.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _lock = threading.Lock()
 
 def host(url: StoreUrl, owner: str) -> None:
     """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address."""
+    forks.notice()
     with _lock:
         if url in _servers and _servers[url].failure is not None:
             _servers.pop(url).stop()
@@ -36,6 +38,7 @@ def host(url: StoreUrl, owner: str) -> None:
 
 def release(url: StoreUrl, owner: str) -> None:
     """`owner` needs the server no more; the last one stops it. Nothing happens when it never owned one."""
+    forks.notice()
     with _lock:
         owners = _owners.get(url, set())
         if owner not in owners:

@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any, NamedTuple, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, edge, settings
+from memfabric_hybrid import _native, arguments, edge, forks, settings
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
 from memfabric_hybrid.interruption import Interruption
@@ -166,6 +166,7 @@ class TransferEngine(_native.TransferCore):
 
     def end_by(self, farewell: Deadline) -> None:
         """`destroy`, as a part of a longer goodbye."""
+        forks.notice()
         with self._lock:
             self._enders += 1
             if self._entering is not None:
@@ -227,6 +228,7 @@ class TransferEngine(_native.TransferCore):
         """
         if callback is not None:
             arguments.function("callback", callback)
+        forks.notice()
         with self._lock:
             self._on_down = callback
             if self._herald is not None:

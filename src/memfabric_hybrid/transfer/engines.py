@@ -6,6 +6,7 @@ import threading
 import weakref
 from typing import Protocol
 
+from memfabric_hybrid import forks
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.membership.member import FAREWELL_S
 
@@ -20,6 +21,7 @@ _lock = threading.Lock()
 
 
 def add(engine: _Engine) -> None:
+    forks.notice()
     with _lock:
         _engines.add(engine)
 

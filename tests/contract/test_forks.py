@@ -1,0 +1,216 @@
+"""Forked children: what they inherit is refused with -2008, what they make is their own, and nothing hangs or crashes.
+
+`os.fork` runs Python's hooks; a C library that forks runs none. Python itself survives such a fork only if none of its
+threads waited for the GIL, so where the library has Python threads, its hooks are left out of an `os.fork` instead.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.programs import run_python
+
+SEEN, UNSEEN, BY_C = "seen", "unseen", "by C"
+
+HOOKLESS = """
+import concurrent.futures.thread, logging, os, random
+register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+import memfabric_hybrid
+os.register_at_fork = register
+"""
+
+PROGRAM = """
+import ctypes, os, sys
+import memfabric_hybrid as mf
+from memfabric_hybrid import bm, shm
+from memfabric_hybrid.bm import BmCopyType, BmMemType
+
+def must(code):
+    assert code == 0, f"{code}: {mf.get_last_err_msg()}"
+
+def finish(child):
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
+"""
+
+
+def run_forking(text: str, kind: str, *arguments: str) -> None:
+    """`FORK` in the program is a fork of that kind; it must say that all is well."""
+    fork = "ctypes.PyDLL(None).fork()" if kind == BY_C else "os.fork()"
+    program = (HOOKLESS if kind == UNSEEN else "") + PROGRAM + text.replace("FORK", fork) + 'print("well")\n'
+    done = run_python(program, *arguments)
+    assert (done.stdout, done.stderr, done.returncode) == ("well\n", "", 0)
+
+
+POOL = """
+must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
+pool = bm.create(0, 1 << 20)
+must(pool.join())
+array = pool.array(0, 64, "u1")
+array[:] = 7
+child = FORK
+if child == 0:
+    source = ctypes.create_string_buffer(64)
+    own = pool.peer_rank_ptr(0, BmMemType.HOST)
+    assert pool.copy_data(ctypes.addressof(source), own or 4096, 8, BmCopyType.H2G) == -2008
+    assert pool.join() == -2008 and "forked" in mf.get_last_err_msg(), mf.get_last_err_msg()
+    assert pool.leave() == -2008 and pool.wait() == -2008
+    assert array.sum() == 7 * 64, "an inherited array shows the memory that it is on"
+    must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
+    mine = bm.create(0, 1 << 20)
+    assert mine is not None, mf.get_last_err_msg()
+    assert array.sum() == 7 * 64
+    must(mine.join())
+    assert array.sum() == 7 * 64
+    assert mine.array(0, 64, "u1").sum() == 7 * 64
+    mine.destroy()
+    assert array.sum() == 7 * 64
+    array[:] = 8
+    del array
+    again = bm.create(0, 1 << 20)
+    assert again is not None, mf.get_last_err_msg()
+    bm.uninitialize()
+    sys.exit(0)
+finish(child)
+assert array.sum() in (7 * 64, 8 * 64)
+must(pool.leave())
+must(pool.join())
+"""
+
+HEAP = """
+must(shm.initialize(sys.argv[1], 1, 0, 0, shm.ShmConfig()))
+heap = shm.create(0, 1, 0, 1 << 21)
+must(heap.barrier())
+must(heap.subgroup_barrier("one", 1, 0))
+value = heap.atomic_alloc_value(4)
+child = FORK
+if child == 0:
+    calls = {
+        "barrier": lambda: heap.barrier(),
+        "subgroup_barrier": lambda: heap.subgroup_barrier("one", 1, 0),
+        "another subgroup": lambda: heap.subgroup_barrier("two", 1, 0),
+        "set_context": lambda: heap.set_context(b"x"),
+        "topology_can_reach": lambda: heap.topology_can_reach(0, 0),
+        "atomic_alloc_value": lambda: heap.atomic_alloc_value(4),
+        "atomic_release_value": lambda: heap.atomic_release_value(value),
+        "register_exit": lambda: heap.register_exit(print),
+        "global_exit": lambda: heap.global_exit(0),
+        "destroy": lambda: heap.destroy(),
+    }
+    for name, call in calls.items():
+        mf.get_and_clear_last_err_msg()
+        code = call()
+        assert code == -2008, (name, code, mf.get_last_err_msg())
+        assert "forked" in mf.get_last_err_msg(), (name, mf.get_last_err_msg())
+    for call in (lambda: heap.all_gather(b"x"), lambda: heap.subgroup_all_gather("one", 1, 0, b"x"),
+                 lambda: heap.array(0, 8, "u1")):
+        mf.get_and_clear_last_err_msg()
+        try:
+            call()
+        except (RuntimeError, ValueError, mf.errors.FabricError) as error:
+            assert "forked" in str(error), error
+        else:
+            raise AssertionError("no error")
+    assert (heap.gva, heap.symmetric_size, heap.rank_size, heap.reach(0)) == (0, 0, 0, 0)
+    assert "of the parent" in repr(heap)
+    shm.uninitialize()
+    sys.exit(0)
+finish(child)
+must(heap.barrier())
+assert heap.gva != 0
+must(heap.atomic_release_value(value))
+"""
+
+ENGINE = """
+engine, other = mf.TransferEngine(), mf.TransferEngine()
+must(engine.initialize(None, "127.0.0.1:0", "Prefill", 0))
+must(other.initialize(None, "127.0.0.1:0", "Decode", 0))
+memory = other.trans_malloc(4096)
+own = ctypes.create_string_buffer(b"a" * 8, 8)
+session = other.session_id
+must(engine.transfer_sync_write(session, ctypes.addressof(own), memory, 8))
+must(engine.submit_write(session, ctypes.addressof(own), memory, 8).wait(10))
+stream = mf.Stream()
+child = FORK
+if child == 0:
+    own[:] = b"b" * 8
+    here = ctypes.addressof(own)
+    assert engine.transfer_sync_write(session, here, memory, 8) == -2008, mf.get_last_err_msg()
+    assert "forked" in mf.get_last_err_msg()
+    assert engine.batch_transfer_sync_write(session, [here] * 2, [memory] * 2, [4] * 2) == -2008
+    assert engine.transfer_sync_read(session, here, memory, 8) == -2008
+    assert engine.register_memory(here, 8) == -2008
+    assert engine.unregister_memory(memory) == -2008
+    assert engine.send_probe(session) == -2008
+    assert engine.trans_malloc(4096) == 0
+    assert engine.trans_free(memory) == -2008
+    assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == -2008
+    assert engine.session_id == ""
+    engine.set_peer_down_callback(None)
+    engine.destroy()
+    del engine, other
+    with mf.TransferEngine() as fresh:
+        must(fresh.initialize(None, "127.0.0.1:0", "Prefill", 0))
+        own[:] = b"c" * 8
+        must(fresh.transfer_sync_write(session, here, memory, 8))
+    mf.uninitialize()
+    sys.exit(0)
+finish(child)
+assert ctypes.string_at(memory, 8) == b"c" * 8
+must(engine.transfer_sync_write(session, ctypes.addressof(own), memory, 8))
+assert ctypes.string_at(memory, 8) == b"a" * 8
+"""
+
+
+@pytest.mark.parametrize("kind", [SEEN, UNSEEN])
+@pytest.mark.parametrize("capability", [POOL, HEAP], ids=["pool", "heap"])
+def test_a_child_has_no_part_in_what_it_inherits(capability: str, kind: str, store_url: str) -> None:
+    run_forking(capability, kind, store_url)
+
+
+@pytest.mark.parametrize("kind", [SEEN, UNSEEN, BY_C])
+def test_a_child_cannot_use_its_parents_engine(kind: str) -> None:
+    run_forking(ENGINE, kind)
+
+
+LOCKS = {
+    "closing": "client._dialer.closing._cond",
+    "hook": "client._dialer._hook_lock",
+    "channel": "client._channel._changed",
+    "watchings": "client._channel.watchings._lock",
+    "hosting": "hosting._lock",
+}
+HOLDING = """
+from memfabric_hybrid.bm import runtime
+from memfabric_hybrid.store import hosting
+import threading
+
+must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
+client = runtime.current().site.member.store
+held, release = threading.Event(), threading.Event()
+
+def hold():
+    with LOCK:
+        held.set()
+        release.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+child = FORK
+if child == 0:
+    assert bm.bm_rank_id() == 4294967295
+    client.close()
+    must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
+    bm.uninitialize()
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+release.set()
+holder.join()
+assert os.waitstatus_to_exitcode(status) == 0
+"""
+
+
+@pytest.mark.parametrize("kind", [SEEN, UNSEEN])
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_that_another_thread_holds_at_the_fork_stops_nobody(store_url: str, lock: str, kind: str) -> None:
+    run_forking(HOLDING.replace("LOCK", LOCKS[lock]), kind, store_url)
