@@ -12,6 +12,7 @@
 
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "core/pause_point.h"
 
 namespace memfabric {
 namespace {
@@ -40,7 +41,7 @@ Status TransferEngine::check_process() const {
 
 Status TransferEngine::port(std::uint16_t& port) {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = lock_when_closed();
     if (port_ == 0) {
         if (const Status status = reserve_port(port_holder_, port_); status != Status::Ok) return status;
     }
@@ -49,16 +50,23 @@ Status TransferEngine::port(std::uint16_t& port) {
 }
 
 std::string TransferEngine::session() const {
+    if (mark_.in_forked_child()) return "";
     const std::lock_guard lock(mutex_);
     return session_;
 }
 
 std::shared_ptr<Downfalls> TransferEngine::downfalls() const {
+    if (mark_.in_forked_child()) {
+        auto none = std::make_shared<Downfalls>();
+        none->close();
+        return none;
+    }
     const std::lock_guard lock(mutex_);
     return downfalls_;
 }
 
 void TransferEngine::set_directory(Directory directory) {
+    if (mark_.in_forked_child()) return;
     const std::lock_guard lock(mutex_);
     directory_ = std::move(directory);
 }
@@ -70,7 +78,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     if (address.port == 0) {
         if (const Status status = port(address.port); status != Status::Ok) return status;
     }
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = lock_when_closed();
     if (open_.load()) return fail(Status::RepeatInvoke, "the engine is initialised already, as %s", session_.c_str());
     OwnedFd listener;
     if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
@@ -107,11 +115,21 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     return Status::Ok;
 }
 
-// First nobody new gets in, then those inside leave, then everything goes.
+// The lock, once nobody is half-way through closing.
+std::unique_lock<std::mutex> TransferEngine::lock_when_closed() {
+    std::unique_lock lock(mutex_);
+    closed_.wait(lock, [this] { return !closing_; });
+    return lock;
+}
+
+// First nobody new gets in, then those inside leave, then everything goes. Who comes meanwhile to close it, too, gets
+// what it wants by waiting.
 void TransferEngine::close() {
     const DeferredInterruption deferred;
-    std::unique_lock lock(mutex_);
     if (mark_.in_forked_child()) return;
+    std::unique_lock lock(mutex_);
+    if (closing_) return closed_.wait(lock, [this] { return !closing_; });
+    closing_ = true;
     open_.store(false);
     const std::shared_ptr<SessionService> service = std::move(service_);
     const std::shared_ptr<Stream> stream = std::move(stream_);
@@ -119,6 +137,7 @@ void TransferEngine::close() {
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
     lock.unlock();
+    PausePoint::reach("transfer.close");
     if (service != nullptr) {
         pid_t late = 0;
         static_cast<void>(service->wait_for_visitors(deadline(), late));  // who is stopped inside is told by nobody
@@ -127,7 +146,7 @@ void TransferEngine::close() {
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
     peers_.clear();
     lock.lock();
-    const std::unique_ptr<Arena> arena = std::move(arena_);  // ends after the lock: others may show its memory, too
+    std::unique_ptr<Arena> arena = std::move(arena_);
     page_.reset();
     offers_.reset();
     port_holder_.reset();
@@ -136,6 +155,10 @@ void TransferEngine::close() {
     downfalls_->close();
     downfalls_ = std::make_shared<Downfalls>();
     lock.unlock();
+    arena.reset();  // without the lock: others may show its memory, too
+    lock.lock();
+    closing_ = false;
+    closed_.notify_all();
 }
 
 // Only descriptors and mappings go: threads, locks and the words of the page are the parent's.
@@ -203,7 +226,7 @@ void TransferEngine::range_ends(const SharedRange& range) {
 
 Status TransferEngine::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = lock_when_closed();
     if (const Status status = ensure_arena(); status != Status::Ok) return status;
     if (const Status status = arena_->allocate(size_bytes, address); status != Status::Ok) return status;
     const Status status = registrations_.add({&address, 1}, {&size_bytes, 1});

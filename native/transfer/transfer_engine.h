@@ -73,10 +73,11 @@ public:
     TransferEngine& operator=(const TransferEngine&) = delete;
 
     // `host` says which host this process counts as: only engines of one host reach each other.
+    // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
     Status open(const std::string& session, Milliseconds timeout, const std::string& host);
     void close();  // idempotent
     void abandon_in_child();
-    bool is_open() const { return open_.load(std::memory_order_acquire); }
+    bool is_open() const { return !mark_.in_forked_child() && open_.load(std::memory_order_acquire); }
     Status port(std::uint16_t& port);  // reserved before open, listening after it
     std::string session() const;       // as peers reach it; "" when not open
     void set_directory(Directory directory);
@@ -85,7 +86,7 @@ public:
     Status unregister_memory(std::span<const std::uint64_t> starts);
     Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
     Status release(std::uint64_t address);
-    std::size_t registration_count() const { return registrations_.count(); }
+    std::size_t registration_count() const { return mark_.in_forked_child() ? 0 : registrations_.count(); }
 
     Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
                     std::uint64_t size_bytes);
@@ -129,8 +130,12 @@ private:
     Registrations registrations_;
     Peers peers_;
 
+    std::unique_lock<std::mutex> lock_when_closed();
+
     mutable std::mutex mutex_;  // for opening, closing and everything below
     std::atomic<bool> open_{false};
+    bool closing_ = false;  // some of the below is gone already; the lock is free meanwhile, for those who must leave
+    std::condition_variable closed_;
     Milliseconds timeout_{3000};
     std::string session_;
     std::string host_;
