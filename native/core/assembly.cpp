@@ -73,7 +73,7 @@ Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* res
         unseen_.reset();
         if (earlier.bytes == bytes) return conclude(earlier.round, bytes, result);
     }
-    if (config_.board->departures() != 0) [[unlikely]] {
+    if (config_.board->anybody_gone()) [[unlikely]] {
         if (const Status status = check_departures(); status != Status::Ok) return status;
     }
     // No round can end without us, so this is the round we arrive in.

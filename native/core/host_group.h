@@ -44,6 +44,7 @@ public:
                     Assembly*& found);
 
     void declare_gone(std::uint32_t rank, const std::string& reason);
+    void take_back(std::uint32_t rank) { board_->take_back(rank); }
     Status check_usable() const;
     void leave();                        // the others' rounds fail from now on; running calls of ours end. Idempotent
     void vanish() { board_->vanish(); }  // for tests

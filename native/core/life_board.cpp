@@ -181,8 +181,17 @@ void LifeBoard::declare_gone(std::uint32_t rank, const std::string& reason) {
         reasons_[rank] = reason;
     }
     declared_[rank].store(true);
+    declared_count_.fetch_add(1);
     heard_.fetch_add(1);
     spread_the_word();
+}
+
+void LifeBoard::take_back(std::uint32_t rank) {
+    if (rank >= declared_.size()) return;
+    const std::lock_guard lock(reasons_mutex_);
+    if (!declared_[rank].exchange(false)) return;
+    reasons_[rank].clear();
+    declared_count_.fetch_sub(1);
 }
 
 void LifeBoard::leave() {

@@ -35,7 +35,9 @@ public:
     }
     // The two words, for kernels, which cannot call.
     const FutexWord& departures_word() const { return page_->departures(); }
-    const FutexWord& declared_word() const { return heard_; }
+    const FutexWord& declared_word() const { return declared_count_; }
+    // Whether `gone` is true for anybody at all.
+    bool anybody_gone() const { return page_->departures().load() + declared_count_.load() != 0; }
     bool gone(std::uint32_t rank) const;
     bool died(std::uint32_t rank) const;  // the kernel says so; the others that are gone may have left for that reason
     // The rank that is to blame for a departure: the one that is gone, or the one because of which it left.
@@ -45,6 +47,7 @@ public:
     // Somebody else (the store, the exchange) knows that a rank is gone, of this host or another. The first word
     // counts.
     void declare_gone(std::uint32_t rank, const std::string& reason);
+    void take_back(std::uint32_t rank);  // it was wrong: the very same life of that rank is there again
     void leave();   // this rank says goodbye: the others see it as gone from now on. Idempotent
     void vanish();  // ends without a goodbye, as a killed process does: the kernel marks the word. For tests
 
@@ -65,7 +68,8 @@ private:
     const std::uint32_t rank_;
     const std::vector<std::uint32_t> members_;
     std::vector<std::atomic<bool>> declared_;  // by rank
-    FutexWord heard_{0};
+    FutexWord heard_{0};           // declarations so far
+    FutexWord declared_count_{0};  // those that were not taken back
     mutable std::mutex reasons_mutex_;
     std::vector<std::string> reasons_;               // by rank
     const std::unique_ptr<RobustList> robust_list_;  // the kernel reads it when the thread ends

@@ -230,6 +230,12 @@ void bind_host_group(nb::module_& module) {
             nb::arg("rank"), nb::arg("reason"),
             "That rank, of this host or another, is gone: collectives that need it fail with -2014 and this reason.")
         .def(
+            "_take_back",
+            [](HostGroupObject& self, U32 rank) {
+                if (self.group != nullptr) self.group->take_back(rank);
+            },
+            nb::arg("rank"), "That rank was only silent, and is there again: it counts as gone no more.")
+        .def(
             "_set_timeout",
             [](HostGroupObject& self, double timeout_s) {
                 self.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout_s));

@@ -86,6 +86,28 @@ def test_stopped_rank_is_missing_then_gone(ranks: Ranks) -> None:
         cluster.kill(1, signal.SIGKILL)
 
 
+def test_stopped_rank_that_goes_on_makes_the_object_whole(ranks: Ranks) -> None:
+    """The store took it for dead, and so did the others. Its memory and its place in every group are the same."""
+    with ranks(3, operation_timeout=20) as cluster:
+        cluster.call(1, "store_bytes", 1, 0, b"before")
+        cluster.kill(1, signal.SIGSTOP)
+        for rank in (0, 2):
+            while (outcome := cluster.call(rank, "call", "barrier", timeout_s=60))[0] != -2014:
+                assert outcome[0] == -2004, outcome
+            assert "rank 1 " in outcome[1]
+            assert cluster.call(rank, "call", "reach", 1)[0] == 0
+        cluster.kill(1, signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        for rank in (0, 2):
+            while cluster.call(rank, "call", "reach", 1)[0] == 0:
+                assert time.monotonic() < deadline, f"rank {rank} does not see rank 1 again"
+        assert cluster.call_all("call", "barrier") == [(0, "")] * 3
+        assert cluster.call_all("call", "all_gather", b"x") == [(b"xxx", "")] * 3
+        assert cluster.call(0, "load_bytes", 1, 0, 6) == b"before"
+        cluster.kill(1)  # and a death is a death
+        assert cluster.call(0, "call", "barrier")[0] == -2014
+
+
 def test_destroy_is_told_to_those_who_wait(ranks: Ranks) -> None:
     with ranks(3) as cluster:
         waiting = cluster.begin(0, "timed", "barrier")

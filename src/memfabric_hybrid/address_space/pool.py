@@ -71,6 +71,7 @@ class Pool:
         enclosed_fds: Sequence[int] = (),
         on_enclosed_fds: Callable[[int, Sequence[int]], None] = lambda rank, fds: None,
         on_gone: Callable[[int, str], None] = lambda rank, reason: None,
+        on_back: Callable[[int, Stamp], None] = lambda rank, stamp: None,
     ) -> None:
         self.name = name  # in the store: "bm/7"
         self.title = title  # in sentences: "bm object 7"
@@ -84,6 +85,7 @@ class Pool:
         self._enclosed_fds = enclosed_fds  # travel behind the segments of our share; whoever gave them owns them
         self._on_enclosed_fds = on_enclosed_fds  # a neighbour's; runs under `_lock`, and again when it offers again
         self._on_gone = on_gone  # a rank that took part is gone, perhaps ours; runs at once, must not block
+        self._on_back = on_back  # a rank takes part, for the first time or again; as `on_gone`
         # Keys that the store gave to others while it was away, of this object or not; runs at once, must not block.
         self.on_refused_keys: Callable[[Sequence[Refusal]], None] = lambda refusals: None
         self._rank = site.member.rank
@@ -337,7 +339,7 @@ class Pool:
         ours = {self.name, self._key(self._rank)}
         reasons = [one.sentence for one in refusals if one.kind == "rank" or one.name in ours]
         if reasons:
-            self.evict("; ".join(reasons))
+            self.evict(f"this process was declared dead and lost its rank: {'; '.join(reasons)}")
         self.on_refused_keys([one for one in refusals if one.kind == "key" and one.name not in ours])
 
     def on_tick(self) -> bool:
@@ -428,6 +430,8 @@ class Pool:
         for left in gone:
             self._on_gone(left.rank, farewell(left))
         for effect in effects:
+            if isinstance(effect, Joined):
+                self._on_back(effect.rank, self._roster.present[effect.rank])
             if isinstance(effect, Returned):
                 self._site.mending.post(self.mend)
                 continue

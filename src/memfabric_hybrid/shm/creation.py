@@ -130,12 +130,12 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
             with Attendance(current.site.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
                 pool.join(deadline)
                 pool.wait_for_all(deadline)
-            hosts = pool.hosts()
+            hosts, lives = pool.hosts(), pool.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if wish.rank in ranks)
             meeting = None
             if len(hosts) > 1:
                 store = current.site.member.store
-                meeting = HostMeeting(store, pool.name, pool.stamps(), hosts, own_host, departures.check)
+                meeting = HostMeeting(store, pool.name, lives, hosts, own_host, departures.check)
             foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, meeting, departures)
             with pages.chosen(members[0]) as page:
                 made = ShareMemory(foundation, page, deadline)
@@ -143,7 +143,7 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
             pages.close_others()
         undo.pop_all()
         undo.push(lambda kind, error, trace: made._end(str(error), Deadline(FAREWELL_S)))
-        departures.tell(made, pool.gone)
+        departures.tell(made, lives, pool.gone)
         code = made.barrier()
         if code != 0:
             raise failure_of(code, _native.last_error())
@@ -175,6 +175,7 @@ def _open_pool(
                 pool = Pool(
                     current.site, name, title, layout, space, [segment], op_type=wish.op_type,
                     enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
+                    on_back=departures.take_back,
                 )  # fmt: skip
             except BaseException:
                 space._close()
