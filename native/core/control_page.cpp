@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/last_error.h"
+#include "core/shared_mapping.h"
 
 namespace memfabric {
 
@@ -80,6 +81,9 @@ Status ControlPage::create(std::uint32_t rank_size, int& fd) {
 Status ControlPage::open(int fd, std::uint32_t rank_size, std::shared_ptr<ControlPage>& opened) {
     struct stat status{};
     const std::uint64_t size_bytes = page_bytes(rank_size);
+    if (!cannot_shrink(fd)) {  // whoever made it could take it away under our feet
+        return fail(Status::InvalidParam, "the control page is a file that can still be cut; it is not one of ours");
+    }
     if (fstat(fd, &status) != 0 || static_cast<std::uint64_t>(status.st_size) != size_bytes) {
         return fail(Status::InvalidParam, "the control page has %lld bytes, one for %u ranks has %" PRIu64,
                     static_cast<long long>(status.st_size), rank_size, size_bytes);

@@ -48,7 +48,7 @@ public:
     // counts.
     void declare_gone(std::uint32_t rank, const std::string& reason);
     void take_back(std::uint32_t rank);  // it was wrong: the very same life of that rank is there again
-    void leave();   // this rank says goodbye: the others see it as gone from now on. Idempotent
+    void leave();                        // this rank says goodbye: the others see it as gone from now on. Idempotent
     void vanish();  // ends without a goodbye, as a killed process does: the kernel marks the word. For tests
 
 private:
@@ -68,8 +68,8 @@ private:
     const std::uint32_t rank_;
     const std::vector<std::uint32_t> members_;
     std::vector<std::atomic<bool>> declared_;  // by rank
-    FutexWord heard_{0};           // declarations so far
-    FutexWord declared_count_{0};  // those that were not taken back
+    FutexWord heard_{0};                       // declarations so far
+    FutexWord declared_count_{0};              // those that were not taken back
     mutable std::mutex reasons_mutex_;
     std::vector<std::string> reasons_;               // by rank
     const std::unique_ptr<RobustList> robust_list_;  // the kernel reads it when the thread ends

@@ -10,6 +10,7 @@
 #include "core/grace.h"
 #include "core/last_error.h"
 #include "core/patience.h"
+#include "core/shared_mapping.h"
 #include "core/shared_ranges.h"
 
 namespace memfabric {
@@ -29,7 +30,7 @@ Status SlotTable::check_rank(std::uint32_t rank) const {
 }
 
 Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
-                         std::uint64_t size_bytes) {
+                         std::uint64_t size_bytes, bool sealed) {
     if (const Status status = check_rank(rank); status != Status::Ok) return status;
     drain(rank);
     const std::lock_guard lock(mapping_);
@@ -45,6 +46,11 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
                     "%s: cannot attach %" PRIu64 " bytes at offset %" PRIu64 " of rank %u's %s: the slot holds %" PRIu64
                     " of at most %" PRIu64 " bytes and grows at its end only",
                     object_name_.c_str(), size_bytes, slot_offset, rank, name_of(tier), present, limit);
+    }
+    if (sealed && !cannot_shrink(fd)) {
+        return fail(Status::InvalidParam,
+                    "%s: the memory that rank %u shows is a file that can still be cut (no seals)",
+                    object_name_.c_str(), rank);
     }
     struct stat file{};
     if (fstat(fd, &file) != 0 || static_cast<std::uint64_t>(file.st_size) < size_bytes ||

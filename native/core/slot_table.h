@@ -26,9 +26,10 @@ public:
     SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,
               std::unique_ptr<Reservation> reservation);
 
-    // Maps a piece of a segment behind what the slot already holds. Copies may use it once the rank is live.
+    // Maps a piece of a segment behind what the slot already holds. Copies may use it once the rank is live. A file
+    // that can be cut would be a crash of ours in somebody else's hands: `sealed` demands that it cannot.
     Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
-                  std::uint64_t size_bytes);
+                  std::uint64_t size_bytes, bool sealed = false);
     Status enliven(std::uint32_t rank);
 
     // From now on copies that touch the rank fail with NotConnected and this reason; running ones fail soon. At once.

@@ -109,9 +109,9 @@ Space::Space(const Config& config, const Layout& layout, std::unique_ptr<Reserva
 Space::~Space() { close(); }
 
 Status Space::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
-                     std::uint64_t size_bytes) {
+                     std::uint64_t size_bytes, bool sealed) {
     if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
-    return slots_.attach(rank, tier, fd, fd_offset, slot_offset, size_bytes);
+    return slots_.attach(rank, tier, fd, fd_offset, slot_offset, size_bytes, sealed);
 }
 
 Status Space::enliven(std::uint32_t rank) {

@@ -48,7 +48,7 @@ public:
 
     // For the control plane; SlotTable says more.
     Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
-                  std::uint64_t size_bytes);
+                  std::uint64_t size_bytes, bool sealed = false);
     Status enliven(std::uint32_t rank);
     Status revoke(std::uint32_t rank, const std::string& reason);
     Status detach(std::uint32_t rank);

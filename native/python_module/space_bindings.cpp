@@ -29,9 +29,10 @@ Tier tier_of(U32 number) {
     raise(fail(Status::InvalidParam, "tier %u does not exist: 0 is DRAM, 1 is HBM", std::uint32_t{number}));
 }
 
-void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 slot_offset, U64 size) {
+void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 slot_offset, U64 size, bool sealed) {
     const Tier known = tier_of(tier);
-    raise_if_failed(without_gil([&] { return self.space->attach(rank, known, fd, fd_offset, slot_offset, size); }));
+    raise_if_failed(
+        without_gil([&] { return self.space->attach(rank, known, fd, fd_offset, slot_offset, size, sealed); }));
 }
 
 // Waits for running copies, which may belong to threads that want the GIL next.
@@ -84,9 +85,11 @@ void bind_space(nb::module_& module) {
              "Reserve the range in this process. Raises FabricError: MallocFailed if a part of it is in use.")
         .def(
             "_attach", &attach, nb::arg("rank"), nb::arg("tier"), nb::arg("fd"), nb::arg("fd_offset"),
-            nb::arg("slot_offset"), nb::arg("size"),
+            nb::arg("slot_offset"), nb::arg("size"), nb::arg("sealed") = false,
             "Map `size` bytes of the segment `fd` behind what the slot already holds (`slot_offset` must say how much\n"
-            "that is). The descriptor may be closed afterwards. Does not make the rank live.")
+            "that is). The descriptor may be closed afterwards. Does not make the rank live. `sealed`: refuse a file "
+            "that can\n"
+            "be cut.")
         .def(
             "_enliven", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->enliven(rank)); },
             nb::arg("rank"), "The rank is there: copies may use its memory.")

@@ -2,12 +2,15 @@
 #include "transfer/packets.h"
 
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 
 #include "core/last_error.h"
 #include "core/pause_point.h"
@@ -112,6 +115,16 @@ Status connect_abstract(const std::string& name, OwnedFd& connection) {
 bool peer_of(int fd, ucred& peer) {
     socklen_t length = sizeof peer;
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+}
+
+bool is_our_user(const ucred& process) {
+    if (process.uid == 0) return true;
+    if (process.uid != geteuid()) return false;
+    uid_t overflow = 65534;
+    std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;
+    if (process.uid != overflow) return true;
+    struct stat look{};
+    return stat(("/proc/" + std::to_string(process.pid) + "/ns/user").c_str(), &look) == 0;
 }
 
 void fill_random(std::span<std::uint8_t> bytes) {

@@ -77,10 +77,13 @@ void SessionService::hear_visitor(int fd) {
 
 // "" if there is none.
 std::string SessionService::reason_to_refuse(const Packet& packet, const ucred& caller) const {
-    if (caller.uid != geteuid() && caller.uid != 0) {
+    if (!is_our_user(caller)) {
         return "its engine belongs to user " + std::to_string(geteuid()) +
                " and lets only that user and root in, not user " + std::to_string(caller.uid) +
-               "; run both as the same user";
+               (caller.uid == geteuid()
+                    ? ", which stands for all users whom this user namespace does not know; run both "
+                      "as a user of their own"
+                    : "; run both as the same user");
     }
     if (packet.fds_lost) return "its process has no descriptor left; raise its limit of open files (ulimit -n)";
     const std::optional<Attach> attach = decode_attach(packet.bytes);

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from memfabric_hybrid import _native, forks, logs
-from memfabric_hybrid.errors import Code, FabricError
+from memfabric_hybrid.errors import SHORTAGES, Code, FabricError, resource_failure
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,6 +21,8 @@ log = logs.get(__name__)
 
 def record(failure: Exception) -> Code:
     """Sets the last error to what `failure` says; returns its code."""
+    if isinstance(failure, OSError) and failure.errno in SHORTAGES:
+        failure = resource_failure("the system refuses something that this call needs", failure)
     if isinstance(failure, FabricError):
         _native.set_last_error(str(failure))
         return failure.code

@@ -24,6 +24,8 @@ The classes are grouped by what has to change before the call can work:
 
 from __future__ import annotations
 
+import errno
+import resource
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
@@ -208,3 +210,16 @@ def failure_of(code: int, sentence: str) -> FabricError:
     except ValueError:
         return FabricError(f"{sentence} (unknown code {code})")
     return (meaning.error or FabricError)(sentence)
+
+
+SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))  # of this process or the machine, not mistakes
+
+
+def resource_failure(what: str, error: OSError) -> FabricError:
+    """What it means that the system refused something: `what` begins the sentence."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return NoResources(f"{what}: {error.strerror}; raise the limit of open files (ulimit -n, now {limit})")
+    if error.errno == errno.ENOMEM:
+        return MallocFailed(f"{what}: {error.strerror}")
+    return FabricError(f"{what}: {error}")

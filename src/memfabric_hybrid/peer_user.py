@@ -13,8 +13,13 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     return int.from_bytes(packed[0:4], sys.byteorder, signed=True), int.from_bytes(packed[4:8], sys.byteorder)
 
 
+def is_our_user(uid: int) -> bool:
+    """Whether that is our user, or root. A first sieve: user namespaces can make strangers look like user 65534."""
+    return uid in (os.geteuid(), 0)
+
+
 def check_user(connection: socket.socket) -> None:
     """PermissionError unless the other end is a process of our user, or root's."""
     pid, uid = peer_credentials(connection)
-    if uid not in (os.geteuid(), 0):
+    if not is_our_user(uid):
         raise PermissionError(f"process {pid} belongs to user {uid}, not to user {os.geteuid()}")

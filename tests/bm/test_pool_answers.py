@@ -9,41 +9,53 @@ import pytest
 
 from memfabric_hybrid import bm
 from memfabric_hybrid.address_space.messages import Accept, NotHere, Offer, Share
+from memfabric_hybrid.address_space.participants import JoinFact
+from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.bm import runtime
+from memfabric_hybrid.errors import NoResources
 from support.pool_worker import MIB
 
 pytestmark = pytest.mark.plain_user
 
 
-def test_descriptors_of_an_answer_outlive_the_pool(pool: bm.BigMemory) -> None:
-    """The exchange sends them after the pool has let go of its lock: a destroy in between must not change them."""
+SECRET = b"known to rank 1 only"
+SHARE = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
+
+
+@pytest.fixture
+def asked(pool: bm.BigMemory) -> Pool:
+    """The pool of this process, to which the store shows rank 1."""
     [asked] = runtime.current_site().pools()
-    share = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
-    answer, fds = asked.handle(Offer(asked.name, share), ())
+    asked._participants.facts[1] = JoinFact(4711, 1, "this host", os.getpid(), 0, 0, "nowhere", SECRET)
+    return asked
+
+
+def test_descriptors_of_an_answer_outlive_the_pool(pool: bm.BigMemory, asked: Pool) -> None:
+    """The exchange sends them after the pool has let go of its lock: a destroy in between must not change them."""
+    answer, fds = asked.handle(Offer(asked.name, SHARE, SECRET), ()) or (None, ())
     try:
         assert isinstance(answer, Accept)
         pool.destroy()
         assert [os.fstat(fd).st_size for fd in fds] == [4 * MIB, 2 * MIB]
-        assert asked.handle(Offer(asked.name, share), ()) == (NotHere(), ())
+        assert asked.handle(Offer(asked.name, SHARE, SECRET), ()) == (NotHere(), ())
     finally:
         for fd in fds:
             os.close(fd)
 
 
-def test_answer_without_enough_descriptors_keeps_none(pool: bm.BigMemory) -> None:
+def test_answer_without_enough_descriptors_keeps_none(asked: Pool) -> None:
     """The leak check after the test counts them."""
-    [asked] = runtime.current_site().pools()
-    share = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     one_more = os.dup(0)
     os.close(one_more)  # the lowest free number; the second of two duplicates is beyond the limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (one_more + 1, hard))
     try:
-        with pytest.raises(OSError, match="Too many open files"):
-            asked.handle(Offer(asked.name, share), ())
+        with pytest.raises(NoResources, match="Too many open files"):
+            asked.handle(Offer(asked.name, SHARE, SECRET), ())
+        assert asked.view()[1] == [0], "who gets no answer has not come"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    answer, fds = asked.handle(Offer(asked.name, share), ())
+    answer, fds = asked.handle(Offer(asked.name, SHARE, SECRET), ()) or (None, ())
     assert isinstance(answer, Accept)
     assert one_more in fds, "it is free again"
     for fd in fds:

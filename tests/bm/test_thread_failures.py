@@ -63,7 +63,7 @@ def test_refused_visitor_and_a_closed_standard_error(
             broken.setattr(exchange, "check_user", refuse)
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
                 visitor.settimeout(LONG_S)
-                visitor.connect("\0" + member.doorplate_of(0))
+                visitor.connect("\0" + member.exchange_name)
                 assert visitor.recv(1) == b""
         cluster.kill(0)
         pool_worker.wait_for_view([0])

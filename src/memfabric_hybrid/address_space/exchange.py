@@ -1,7 +1,7 @@
 """The exchange of descriptors between the processes of one host, and the quickest news of a death.
 
-Every process listens at its doorplate and keeps a link to each neighbour it has asked something. The kernel closes a
-dead process's sockets, so a broken link *is* the death notice: no store, no time-out needed.
+Every process listens at a name of its own and keeps a link to each neighbour it has asked something. The kernel closes
+a dead process's sockets, so a broken link *is* the death notice: no store, no time-out needed.
 
 Threads: `ask` runs on the caller's thread, one at a time; everything that comes in is handled on the exchange's own
 thread, which never waits for a peer. `request_tick` may be called from any thread.
@@ -9,7 +9,9 @@ thread, which never waits for a peer. `request_tick` may be called from any thre
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import select
 import socket
 import struct
@@ -19,29 +21,34 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
     Answer,
     Nonsense,
+    NotHere,
+    Refuse,
     Request,
-    Withdraw,
     decode_answer,
     decode_request,
     encode,
 )
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Code
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.service_thread import ServiceThread
 
 log = logs.get(__name__)
 TICK_S = 0.2
+JUDGED_WITHIN_S = 5.0  # how long the store may take to show whoever speaks to us
+MOST_DEFERRED = 1024  # requests that wait for that
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
 _sequence = struct.Struct("!Q")  # precedes every packet; an answer repeats the number of its request
 
-# The request and its descriptors, which stay the exchange's; the answer and its descriptors, which become it.
-Handler = Callable[[Request, Sequence[int]], tuple[Answer, Sequence[int]]]
+# The request and its descriptors, which stay the exchange's; the answer and its descriptors, which become it. None: ask
+# again when more is known of the sender. Any answer but Refuse and NotHere says that the sender has proved who it is.
+Handler = Callable[[Request, Sequence[int]], tuple[Answer, Sequence[int]] | None]
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -49,7 +56,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
     rank: int
     instance: int
-    doorplate: str
+    exchange_name: str
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -65,12 +72,21 @@ class Reply(msgspec.Struct, frozen=True):
 
 class _Connection(msgspec.Struct):
     sock: socket.socket
-    instance: int | None  # of the other side; None until it has said something
+    instance: int | None  # of the other side; None until it has proved who it is
     outgoing: bool
+    deferred: _Deferred | None = None
+
+
+class _Deferred(msgspec.Struct):
+    """A request that cannot be judged yet: the store has not shown its sender here. Owns the packet's descriptors."""
+
+    packet: packets.Packet
+    request: Request
+    until: float
 
 
 class Exchange:
-    """Made with the listening doorplate, which it owns from then on."""
+    """Made with the listening socket, which it owns from then on."""
 
     def __init__(
         self,
@@ -94,6 +110,9 @@ class Exchange:
         self._closing = False
         self._closed = False
         self._ticking = False
+        self._waiting: dict[int, _Connection] = {}  # with a deferred request, by descriptor (exchange thread)
+        self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # -1: it had to make way for a connection
+        self._paused = False  # nobody is let in, for want of descriptors
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll = select.epoll()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
@@ -182,7 +201,7 @@ class Exchange:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             sock.settimeout(deadline.remaining_s() or 0.001)
-            sock.connect("\0" + neighbour.doorplate)
+            sock.connect("\0" + neighbour.exchange_name)
             check_user(sock)
         except OSError as error:
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
@@ -198,22 +217,22 @@ class Exchange:
     def _receive_answer(self, connection: _Connection) -> Reply | str:
         """The reply; "stale" for the answer to an earlier, abandoned request; "lost" when the neighbour is gone."""
         try:
-            packet, fds = packets.receive(connection.sock, MAX_PACKET)
+            packet = packets.receive(connection.sock, MAX_PACKET)
         except OSError:
             return "lost"
-        reply = None
+        content, reply = packet.content, None
         try:
-            if len(packet) > _sequence.size and _sequence.unpack_from(packet)[0] == self._asked:
-                reply = Reply(decode_answer(packet[_sequence.size :]), tuple(fds))
+            if len(content) > _sequence.size and _sequence.unpack_from(content)[0] == self._asked:
+                answer = decode_answer(content[_sequence.size :])
+                reply = Reply(_without_descriptors("this process") if packet.fds_lost else answer, tuple(packet.fds))
                 return reply
-            return "stale" if packet else "lost"
+            return "stale" if content else "lost"
         except Nonsense as error:
             log.warning("a neighbour sent an answer that cannot be read: %s", error)
             return "lost"
         finally:
             if reply is None:
-                for fd in fds:
-                    os.close(fd)
+                packet.close()
 
     def is_linked(self, instance: int) -> bool:
         """Whether our link to that process is whole; once it is not, `on_lost` has been or will be called."""
@@ -236,14 +255,17 @@ class Exchange:
                     if connection is not None:
                         self._serve(connection, events)
             if self._ticking and not self._closing:
-                self._ticking = self._on_tick()
+                wanted = [self._on_tick(), self._look_again(), self._let_in_again()]
+                self._ticking = any(wanted)
             self._bury()
 
     def _accept(self) -> None:
         try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            return  # whoever knocked is gone already
+            sock = self._accepted()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._pause(error)
+            return  # otherwise whoever knocked is gone already
         try:
             check_user(sock)
         except OSError as error:
@@ -254,6 +276,39 @@ class Exchange:
             self._connections[sock.fileno()] = _Connection(sock, None, outgoing=False)
         self._epoll.register(sock.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
 
+    def _accepted(self) -> socket.socket:
+        """Out of descriptors, a spare one lets one neighbour in: it gets an answer that says so."""
+        try:
+            return self._listener.accept()[0]
+        except OSError as error:
+            if error.errno != errno.EMFILE or self._spare_fd < 0:
+                raise
+            os.close(self._spare_fd)
+            self._spare_fd = -1
+            self._ticking = True
+            return self._listener.accept()[0]
+
+    def _pause(self, error: OSError) -> None:
+        log.warning(
+            "no neighbour is let in: %s; raise the limit of open files (ulimit -n, now %d)",
+            error.strerror,
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        )
+        self._epoll.modify(self._listener.fileno(), 0)
+        self._paused = self._ticking = True
+
+    def _let_in_again(self) -> bool:
+        """True while descriptors are short."""
+        if self._spare_fd < 0:
+            try:
+                self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return True
+        if self._paused:
+            self._paused = False
+            self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
+        return False
+
     def _serve(self, connection: _Connection, events: int) -> None:
         if not connection.outgoing and events & select.EPOLLIN and self._answer(connection):
             return
@@ -262,30 +317,75 @@ class Exchange:
     def _answer(self, connection: _Connection) -> bool:
         """Handles one packet; False when the connection is over."""
         try:
-            packet, fds = packets.receive(connection.sock, MAX_PACKET, socket.MSG_DONTWAIT)
+            packet = packets.receive(connection.sock, MAX_PACKET, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        answer_fds: Sequence[int] = ()
+        self._forget_deferred(connection)  # whoever asks anew waits for the earlier answer no more
         try:
-            if len(packet) <= _sequence.size:
+            if len(packet.content) <= _sequence.size:
+                packet.close()
                 return False
-            request = decode_request(packet[_sequence.size :])
-            connection.instance = request.instance if isinstance(request, Withdraw) else request.share.instance
-            answer, answer_fds = self._handle(request, fds)
-            head = packet[: _sequence.size]
+            request = decode_request(packet.content[_sequence.size :])
+        except Nonsense as error:
+            log.info("a neighbour's connection is over: %s", error)
+            packet.close()
+            return False
+        return self._answer_request(connection, _Deferred(packet, request, clock.now() + JUDGED_WITHIN_S))
+
+    def _answer_request(self, connection: _Connection, asked: _Deferred) -> bool:
+        answer_fds: Sequence[int] = ()
+        deferred = False
+        try:
+            judged: tuple[Answer, Sequence[int]] | None
+            if asked.packet.fds_lost:
+                judged = _without_descriptors("the rank that was asked"), ()
+            else:
+                judged = self._handle(asked.request, asked.packet.fds)
+            if judged is None and clock.now() < asked.until and len(self._waiting) < MOST_DEFERRED:
+                deferred = True
+                connection.deferred = asked
+                self._waiting[connection.sock.fileno()] = connection
+                self._ticking = True
+                return True
+            answer, answer_fds = judged or (_unknown(asked.request), ())
+            if not isinstance(answer, (Refuse, NotHere)):
+                connection.instance = asked.request.instance
+            head = asked.packet.content[: _sequence.size]
             packets.send(connection.sock, head + encode(answer), answer_fds, socket.MSG_DONTWAIT)
-        except (OSError, Nonsense) as error:
+        except OSError as error:
             log.info("a neighbour's connection is over: %s", error)
             return False
         except Exception:  # this thread has to live: who else would notice deaths?
             log.exception("a neighbour's request failed unexpectedly; its connection is ended")
             return False
         finally:
-            for fd in (*fds, *answer_fds):
+            for fd in answer_fds:
                 os.close(fd)
+            if not deferred:
+                asked.packet.close()
         return True
+
+    def _look_again(self) -> bool:
+        """At requests whose senders were not known; True while some are waiting."""
+        for connection in list(self._waiting.values()):
+            asked, connection.deferred = connection.deferred, None
+            del self._waiting[connection.sock.fileno()]
+            if asked is not None and not self._answer_request(connection, asked):
+                self._end(connection)
+        return bool(self._waiting)
+
+    def _forget_deferred(self, connection: _Connection) -> None:
+        asked, connection.deferred = connection.deferred, None
+        if asked is not None:
+            self._waiting.pop(connection.sock.fileno(), None)
+            asked.packet.close()
+
+    @property
+    def awaits_news(self) -> bool:
+        """Whether somebody waits at our door for what the store will say about it. Any thread."""
+        return bool(self._waiting)
 
     # ---- ending ----------------------------------------------------------------------------------------------------
 
@@ -306,6 +406,7 @@ class Exchange:
                 self._outgoing.pop(connection.instance or 0, None)
                 self._broken.append(connection)
             else:
+                self._forget_deferred(connection)
                 connection.sock.close()
         if connection.instance is not None:
             self._on_lost(connection.instance)
@@ -346,6 +447,7 @@ class Exchange:
         """In a forked child, where the thread does not exist: let go of the parent's sockets."""
         self._closing = self._closed = True
         for connection in self._connections.values():
+            self._forget_deferred(connection)
             connection.sock.close()
         for connection in self._broken:
             connection.sock.close()
@@ -355,3 +457,16 @@ class Exchange:
         self._listener.close()
         self._epoll.close()
         os.close(self._wake_fd)
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+
+
+def _without_descriptors(who: str) -> Refuse:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    sentence = f"{who} has no descriptor left for the memory that was shown; raise its limit of open files (ulimit -n"
+    return Refuse(int(Code.NO_RESOURCES), f"{sentence}, now {limit})")
+
+
+def _unknown(request: Request) -> Refuse:
+    sentence = f"the store does not show rank {request.rank} of {request.object_name!r} as the process that asked"
+    return Refuse(int(Code.NOT_CONNECTED), sentence)

@@ -1,21 +1,30 @@
 """What the processes of one host say to each other over the exchange. Descriptors travel beside the bytes.
 
-One packet (SOCK_SEQPACKET) is one message. Only processes of the same user, or root, are heard at all.
+One packet (SOCK_SEQPACKET) is one message. Only processes of the same user, or root, are heard at all, and they are
+believed only about themselves: every request carries the secret that its sender, and nobody else, has published in the
+store beside its rank.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from memfabric_hybrid.address_space.layout import MAX_WORLD
+
 MAX_PACKET = 64 * 1024
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=MAX_WORLD)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class SegmentFact(msgspec.Struct, frozen=True, array_like=True):
     """One segment; its descriptor has the same position among the packet's descriptors."""
 
-    tier: int
-    slot_offset: int
-    size_bytes: int
+    tier: Annotated[int, msgspec.Meta(ge=0, le=1)]
+    slot_offset: Number
+    size_bytes: Number
+    adopted: bool = False  # a file that the program brought along: it may be one that can be cut
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
@@ -24,14 +33,14 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     Descriptors beyond those of the segments are enclosures, whose meaning is the object's own business.
     """
 
-    rank: int
-    instance: int
-    generation: int
+    rank: Rank
+    instance: Number
+    generation: Number
     pid: int
-    max_dram: int
-    max_hbm: int
+    max_dram: Number
+    max_hbm: Number
     tag: str
-    op_type: int
+    op_type: Number
     segments: tuple[SegmentFact, ...]
 
 
@@ -40,6 +49,15 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
 
     object_name: str
     share: Share
+    secret: bytes = b""
+
+    @property
+    def rank(self) -> int:
+        return self.share.rank
+
+    @property
+    def instance(self) -> int:
+        return self.share.instance
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw"):
@@ -47,10 +65,11 @@ class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag="withdraw"):
     memory no more."""
 
     object_name: str
-    rank: int
-    instance: int
-    generation: int
+    rank: Rank
+    instance: Number
+    generation: Number
     reason: str = ""
+    secret: bytes = b""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept"):

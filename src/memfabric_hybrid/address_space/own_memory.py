@@ -26,7 +26,8 @@ class OwnMemory:
     def shown(self) -> tuple[tuple[SegmentFact, ...], list[int]]:
         """Our segments and a descriptor for each, which stays ours."""
         mine = self._segments  # read once: another thread may extend
-        return tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes) for s in mine), [s.fd for s in mine]
+        facts = tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes, s.adopted) for s in mine)
+        return facts, [s.fd for s in mine]
 
     def extend(self, tier: Tier, size_bytes: int, placement: Placement) -> None:
         """Adds memory behind what we have."""

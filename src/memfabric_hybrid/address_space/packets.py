@@ -7,8 +7,10 @@ inheritable, and whoever must not wait would.
 from __future__ import annotations
 
 import array
+import os
 import socket
 from collections.abc import Sequence
+from typing import NamedTuple
 
 MAX_FDS = 253  # the kernel's limit for one message
 _INT = array.array("i").itemsize
@@ -19,11 +21,31 @@ def send(sock: socket.socket, packet: bytes, fds: Sequence[int], flags: int = 0)
     sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [], flags)
 
 
-def receive(sock: socket.socket, max_bytes: int, flags: int = 0) -> tuple[bytes, list[int]]:
-    """The packet, b"" at the end of the connection, and its descriptors, which no program that is started inherits."""
-    fds = array.array("i")
-    packet, enclosed, _, _ = sock.recvmsg(max_bytes, socket.CMSG_LEN(MAX_FDS * _INT), flags | socket.MSG_CMSG_CLOEXEC)
-    for level, kind, content in enclosed:
+class Packet(NamedTuple):
+    """`content` is b"" at the end of the connection. Whoever gets it owns the descriptors, none of which is inherited.
+
+    `fds_lost`: there were more descriptors than this process has numbers for; `fds` is empty then.
+    """
+
+    content: bytes
+    fds: list[int]
+    fds_lost: bool
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
+
+def receive(sock: socket.socket, max_bytes: int, flags: int = 0) -> Packet:
+    numbers = array.array("i")
+    content, enclosed, what, _ = sock.recvmsg(
+        max_bytes, socket.CMSG_LEN(MAX_FDS * _INT), flags | socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, data in enclosed:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(content[: len(content) - len(content) % _INT])
-    return packet, list(fds)
+            numbers.frombytes(data[: len(data) - len(data) % _INT])
+    packet = Packet(content, list(numbers), bool(what & socket.MSG_CTRUNC))
+    if not packet.fds_lost:
+        return packet
+    packet.close()
+    return packet._replace(fds=[])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import threading
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ class JoinFact(msgspec.Struct, frozen=True, array_like=True):
     pid: int
     dram_bytes: int
     hbm_bytes: int
-    doorplate: str  # where its exchange listens; keeps its name when the store moves
+    exchange_name: str  # where its exchange listens: a name that nobody can guess
+    secret: bytes  # whoever knows it is that process
 
     @property
     def stamp(self) -> Stamp:
@@ -42,6 +44,7 @@ class Participants:
         self.called_off: FabricError | None = None  # what a call that waits for others has to raise instead
         self._member = member
         self._capacity = capacity
+        self._secrets: dict[int, bytes] = {}  # of processes that have proved who they are, by instance
         self._gone: dict[int, str] = {}  # who was here and is not any more, and why
         self._changed = threading.Condition(lock)  # somebody came or went
 
@@ -69,7 +72,7 @@ class Participants:
     def neighbours(self) -> list[Neighbour]:
         """The others of this host, as far as the store shows them."""
         return [
-            Neighbour(rank, fact.instance, fact.doorplate)
+            Neighbour(rank, fact.instance, fact.exchange_name)
             for rank, fact in self.facts.items()
             if rank != self._member.rank and fact.host == self._member.host
         ]
@@ -82,6 +85,22 @@ class Participants:
         """Does the store still show this very process under its rank?"""
         fact = self.facts.get(neighbour.rank)
         return fact is not None and fact.instance == neighbour.instance
+
+    def is_proved(self, rank: int, instance: int, secret: bytes) -> bool | None:
+        """Whether whoever knows that secret is that process of that rank; None while the store has not said."""
+        fact = self.facts.get(rank)
+        known = fact.secret if fact is not None and fact.instance == instance else self._secrets.get(instance)
+        if rank == self._member.rank:
+            return False
+        if known is None:
+            return None
+        proved = hmac.compare_digest(known, secret)
+        if proved:
+            self._secrets[instance] = known  # the store may forget it before we do
+        return proved
+
+    def forget_process(self, instance: int) -> None:
+        self._secrets.pop(instance, None)
 
     def gone(self) -> dict[int, str]:
         return dict(self._gone)
@@ -141,6 +160,7 @@ class Participants:
 
     def forget(self) -> None:
         """We do not take part any more: nobody is missed."""
+        self._secrets.clear()
         self.facts.clear()
         self._gone.clear()
 

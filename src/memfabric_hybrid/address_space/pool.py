@@ -39,9 +39,12 @@ from memfabric_hybrid.errors import (
     Code,
     FabricError,
     InvalidParam,
+    NoResources,
+    NotConnected,
     NotStarted,
     Unreachable,
     failure_of,
+    resource_failure,
 )
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
@@ -49,6 +52,7 @@ from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
 MOMENT_S = 0.1
+MEND_AGAIN_S = 1.0
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
 
@@ -98,6 +102,7 @@ class Pool:
         self._joining = False
         self._is_last_turn = False  # calls of others are called off; our own waits until neighbours have let go
         self._evicted = False
+        self._mend_at: float | None = None  # when neighbours that could not take our share are asked again
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
         site.add(self)
@@ -243,7 +248,8 @@ class Pool:
             os.getpid(),
             self._own.size_bytes(Tier.DRAM),
             self._own.size_bytes(Tier.HBM),
-            member.doorplate_of(self._rank),
+            member.exchange_name,
+            member.secret,
         )
         member.store.set(self._key(self._rank), msgspec.msgpack.encode(fact), deadline=deadline, ephemeral=True)
 
@@ -252,13 +258,14 @@ class Pool:
         with self._lock:
             share, fds = self._share()
             neighbours = self._participants.neighbours()
-        replies = self._site.exchange.ask(neighbours, Offer(self.name, share), fds, deadline, self._is_expected)
+        offer = Offer(self.name, share, self._site.member.secret)
+        replies = self._site.exchange.ask(neighbours, offer, fds, deadline, self._is_expected)
         refusals: list[Refuse] = []
         for neighbour, reply in replies.items():
             if reply is None:
                 continue
             try:
-                if isinstance(reply.answer, Accept):
+                if isinstance(reply.answer, Accept) and _is_about(reply.answer.share, neighbour):
                     self._space._drain(neighbour.rank)
                     with self._lock:  # a death we were told of while others answered must stay a death
                         if self._site.exchange.is_linked(neighbour.instance):
@@ -275,7 +282,7 @@ class Pool:
         with self._lock:
             self._participants.takes_part = False
             neighbours = self._participants.neighbours()
-            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason)
+            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._site.member.secret)
         for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
             if reply is not None:
                 reply.close()
@@ -295,12 +302,15 @@ class Pool:
     def mend(self) -> None:
         """After our session was lost for a while (mending thread): neighbours may have dropped us, so offer again."""
         deadline = Deadline(settings.heartbeat_timeout_s())
+        self._mend_at = None
         try:
             with self._changes.turn(deadline):
                 if self.joined and not self._evicted:
                     self._offer(deadline)
-        except Unreachable as failure:
-            log.warning("%s: could not be offered again after the store was back: %s", self.title, failure)
+        except (Unreachable, NoResources) as failure:
+            log.warning("%s: could not be offered again, which is tried anew soon: %s", self.title, failure)
+            self._mend_at = clock.now() + MEND_AGAIN_S
+            self._site.exchange.request_tick()
         except InvalidParam:
             if not self.destroyed:
                 raise
@@ -314,25 +324,45 @@ class Pool:
 
     # ---- hearing from the others -----------------------------------------------------------------------------------
 
-    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
-        """A neighbour's request (exchange thread). The descriptors of the answer are the caller's."""
-        if isinstance(request, Offer):  # its predecessor's memory goes first; no lock is held while copies leave it
-            self._space._drain(request.share.rank)
+    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+        """A neighbour's request (exchange thread). The descriptors of the answer are the caller's.
+
+        None: the store has not shown the sender yet.
+        """
         with self._lock:
-            if isinstance(request, Withdraw):
-                stamp = Stamp(request.instance, request.generation)
-                self._carry_out(self._roster.withdrawn(request.rank, stamp, request.reason))
-                return Done(), ()
+            if isinstance(request, Offer) and not self._participants.takes_part:
+                return NotHere(), ()
+            proved = self._participants.is_proved(request.rank, request.instance, request.secret)
+        if proved is False:
+            raise NotConnected(f"a process claims to be rank {request.rank} and cannot prove it")
+        if isinstance(request, Withdraw):
+            with self._lock:
+                if proved:  # otherwise we never knew it
+                    stamp = Stamp(request.instance, request.generation)
+                    self._carry_out(self._roster.withdrawn(request.rank, stamp, request.reason))
+            return Done(), ()
+        return None if proved is None else self._accept(request.share, enclosed)
+
+    def _accept(self, theirs: Share, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+        self._space._drain(theirs.rank)  # its predecessor's memory; no lock is held while copies leave it
+        with self._lock:
             if not self._participants.takes_part:
                 return NotHere(), ()
-            self._attach(request.share, enclosed)
-            share, fds = self._share()
-            return Accept(share), _duplicates(fds)  # ours may be closed before the answer is sent
+            ours, fds = self._share()
+            duplicates = _duplicates(fds)  # ours may be closed before the answer is sent
+            try:
+                self._attach(theirs, enclosed)
+            except BaseException:
+                for fd in duplicates:
+                    os.close(fd)
+                raise
+            return Accept(ours), duplicates
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread)."""
         with self._lock:
             self._carry_out(self._roster.lost(instance, "its process died"))
+            self._participants.forget_process(instance)
 
     def on_refused(self, refusals: Sequence[Refusal]) -> None:
         """What the store would not take back after it was away (store's event thread): whose was it?"""
@@ -346,15 +376,18 @@ class Pool:
         """Exchange thread; True while time decides something here."""
         with self._lock:
             self._carry_out(self._roster.tick(clock.now()))
-            return not self._space._collect() or self._roster.waits_for_time
+            return not self._space._collect() or self._roster.waits_for_time or self._waits_for_mending()
+
+    def _waits_for_mending(self) -> bool:
+        if self._mend_at is not None and clock.now() >= self._mend_at:
+            self._mend_at = None
+            self._site.mending.post(self.mend)
+        return self._mend_at is not None
 
     def _on_update(self, update: WatchUpdate) -> None:
         """What the store shows (store's event thread)."""
         with self._lock:
-            facts = {
-                int(key.rpartition("/")[2]): msgspec.msgpack.decode(value, type=JoinFact) if value is not None else None
-                for key, value in update.entries.items()
-            }
+            facts = _join_facts(update)
             if update.snapshot:
                 self._participants.facts = {rank: fact for rank, fact in facts.items() if fact is not None}
                 stamps = {rank: fact.stamp for rank, fact in self._participants.facts.items()}
@@ -368,6 +401,8 @@ class Pool:
                     self._on_fact(rank, fact)
             self._explain_distant()
             self._participants.tell_waiters()
+        if self._site.exchange.awaits_news:
+            self._site.exchange.request_tick()
 
     def _on_fact(self, rank: int, fact: JoinFact | None) -> None:
         if fact is None:
@@ -414,7 +449,8 @@ class Pool:
     def _map(self, share: Share, fds: Sequence[int]) -> None:
         for fact, fd in zip(share.segments, fds, strict=True):
             if fact.slot_offset >= self._space._allocated(share.rank, fact.tier):
-                self._space._attach(share.rank, fact.tier, fd, 0, fact.slot_offset, fact.size_bytes)
+                place = (fact.slot_offset, fact.size_bytes)
+                self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=not fact.adopted)
         self._space._enliven(share.rank)
 
     def _carry_out(self, effects: list[Effect]) -> None:
@@ -472,8 +508,28 @@ def _duplicates(fds: Sequence[int]) -> list[int]:
     try:
         for fd in fds:
             duplicates.append(os.dup(fd))
-    except OSError:
+    except OSError as error:
         for fd in duplicates:
             os.close(fd)
-        raise
+        raise resource_failure("no descriptor for an answer", error) from error
     return duplicates
+
+
+def _is_about(share: Share, neighbour: Neighbour) -> bool:
+    """Who answers speaks for itself and for nobody else."""
+    if (share.rank, share.instance) == (neighbour.rank, neighbour.instance):
+        return True
+    log.warning("rank %d answered with a share of rank %d, which is ignored", neighbour.rank, share.rank)
+    return False
+
+
+def _join_facts(update: WatchUpdate) -> dict[int, JoinFact | None]:
+    """What the store shows, by rank; what is no fact of a rank is left out."""
+    facts: dict[int, JoinFact | None] = {}
+    for key, value in update.entries.items():
+        name = key.rpartition("/")[2]
+        try:
+            facts[int(name)] = None if value is None else msgspec.msgpack.decode(value, type=JoinFact)
+        except (ValueError, msgspec.DecodeError) as error:
+            log.warning("the store shows %r, which no rank has written: %s", key, error)
+    return facts

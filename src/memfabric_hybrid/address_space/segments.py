@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,7 @@ class Segment(msgspec.Struct):
     size_bytes: int
     fd: int
     page_bytes: int
+    adopted: bool = False  # the program's file, which it may still cut
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -69,7 +71,17 @@ def adopt(shm_fd: int, size_bytes: int) -> Segment:
     if fcntl.fcntl(shm_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
         raise InvalidParam(f"shm_fd {shm_fd} is not open for reading and writing")
     duplicate = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    return Segment(Tier.DRAM, 0, size_bytes, duplicate, os.fstatvfs(shm_fd).f_bsize)
+    return Segment(Tier.DRAM, 0, size_bytes, duplicate, os.fstatvfs(shm_fd).f_bsize, adopted=not _sealed(duplicate))
+
+
+def _sealed(fd: int) -> bool:
+    """Whether the file cannot be cut any more; from now on, if it lets itself be sealed."""
+    with suppress(OSError):  # one that was not made for it: a file of /dev/shm, or sealed against further seals
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    try:
+        return bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
+    except OSError:
+        return False
 
 
 def check_room(count: int) -> None:

@@ -93,7 +93,7 @@ class Site:
 
     # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
 
-    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
         with self._lock:
             pool = self._pools.get(request.object_name)
         if pool is None:

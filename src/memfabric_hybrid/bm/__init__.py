@@ -27,7 +27,7 @@ from memfabric_hybrid.bm import creation, runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.bm.enums import BmCopyType, BmGroupEvent, BmMemType
-from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.errors import FabricError, resource_failure
 from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.transports.op_types import BmDataOpType
 from memfabric_hybrid.transports.routes import MAX_TAG, MAX_TAG_OP_INFO
@@ -149,6 +149,7 @@ def create2(
             raise ValueError(f"{name} has {len(value)} characters, the limit is {limit}")
     try:
         return creation.make(wish)
-    except FabricError as failure:
-        edge.record(failure)
-        raise RuntimeError(f"create bm handle failed: {failure}") from failure
+    except (FabricError, OSError) as failure:
+        reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
+        edge.record(reason)
+        raise RuntimeError(f"create bm handle failed: {reason}") from failure

@@ -12,8 +12,12 @@ import os
 import socket
 from contextlib import suppress
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.errors import Duplicated
-from memfabric_hybrid.peer_user import peer_credentials
+from memfabric_hybrid.peer_user import is_our_user, peer_credentials
+
+log = logs.get(__name__)
+VARIANTS = 4  # of a name, should other users sit on some
 
 
 def doorplate_name(cluster: str, rank: int) -> str:
@@ -30,7 +34,27 @@ def hang(name: str) -> socket.socket:
 
 
 def try_to_hang(name: str) -> socket.socket | None:
-    """The listening socket of that name; None when a living process has it."""
+    """The listening socket of that name; None when a living process has it, of our user or root's.
+
+    Names are free for all: another user may sit on one. Members then take its next variant, all in the same order.
+    """
+    for variant in range(VARIANTS):
+        place = _variant(name, variant)
+        listener = _bound(place)
+        if listener is not None:
+            return listener
+        holder = _holder(place)
+        if holder is None or is_our_user(holder[1]):
+            return None
+        log.warning("%r is held by process %d of user %d, who has no business there", place, *holder)
+    return None
+
+
+def _variant(name: str, number: int) -> str:
+    return f"{name}/{number}" if number else name
+
+
+def _bound(name: str) -> socket.socket | None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         listener.bind("\0" + name)
@@ -45,8 +69,17 @@ def try_to_hang(name: str) -> socket.socket | None:
 
 def held_by(name: str) -> str:
     """Who listens there, as the end of a sentence; without the process id when the kernel does not tell."""
+    for variant in range(VARIANTS):
+        holder = _holder(_variant(name, variant))
+        if holder is not None and is_our_user(holder[1]):
+            return f"belongs to a living process of this host (pid {holder[0]})"
+    return "belongs to a living process of this host"
+
+
+def _holder(name: str) -> tuple[int, int] | None:
+    """(pid, uid) of who listens there; None if nobody does, or does not answer."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as probe:
         probe.settimeout(0.2)
         probe.connect("\0" + name)
-        return f"belongs to a living process of this host (pid {peer_credentials(probe)[0]})"
-    return "belongs to a living process of this host"
+        return peer_credentials(probe)
+    return None

@@ -1,4 +1,4 @@
-"""This process as a member of a cluster: its connection to the store, its rank, its doorplate.
+"""This process as a member of a cluster: its connection to the store, its rank, its doorplate, and its proof.
 
 Owns the store client and, where this process runs the store, the server. Does not know what memory is.
 """
@@ -10,6 +10,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import msgspec
 
@@ -23,6 +24,7 @@ from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl, hosting
 
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
+SECRET_BYTES = 16
 FAREWELL_S = 1.0  # how long an orderly goodbye may wait for a store that does not answer
 
 
@@ -49,15 +51,26 @@ class Member:
     """Made by `Member.enter`; `leave()` gives everything back."""
 
     def __init__(
-        self, entry: Entry, store: StoreClient, rank: int, listener: socket.socket, instance: int, cluster: str
+        self,
+        entry: Entry,
+        store: StoreClient,
+        rank: int,
+        instance: int,
+        cluster: str,
+        plate: socket.socket,
+        exchange_name: str,
+        listener: socket.socket,
     ) -> None:
         self.entry = entry
         self.store = store
         self.rank = rank
-        self.listener = listener
         self.instance = instance  # random: tells the lives of one rank apart
         self.cluster = cluster
         self.host = host_identity()
+        self.secret = secrets.token_bytes(SECRET_BYTES)  # told to the store only: who knows it speaks for this process
+        self._plate = plate  # the proof that no living process of this host has the rank; nobody talks there
+        self.exchange_name = exchange_name
+        self.listener = listener  # there
 
     @classmethod
     def enter(
@@ -75,27 +88,27 @@ class Member:
         if entry.hosts_store:
             _try_to_host(entry)
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None
-        store = StoreClient(entry.url, on_session=on_session, before_reconnect=take_over)
         instance = secrets.randbits(63)
-        try:
+        # A name that nobody can guess or take first: what listens there is this process.
+        exchange_name = f"memfabric/{secrets.token_hex(SECRET_BYTES)}"
+        with ExitStack() as undo:
+            undo.callback(hosting.release, entry.url, entry.kind)
+            store = undo.enter_context(StoreClient(entry.url, on_session=on_session, before_reconnect=take_over))
+            listener = undo.enter_context(doorplate.hang(exchange_name))
             with interruption.ends_by(store.give_up):
                 _native._pause_point("member.enter.connecting")
                 cluster = f"{entry.kind}@{store.peer_name(deadline=deadline)}"
-                rank, listener = _claim(entry, store, cluster, instance, deadline)
+                rank, plate = _claim(entry, store, cluster, instance, deadline)
+                undo.enter_context(plate)
                 _native._pause_point("member.enter.has_rank")
-        except BaseException:
-            store.close()
-            hosting.release(entry.url, entry.kind)
-            raise
+            undo.pop_all()
         log.info("rank %d of %d in %s", rank, entry.capacity, cluster)
-        return cls(entry, store, rank, listener, instance, cluster)
-
-    def doorplate_of(self, rank: int) -> str:
-        return doorplate.doorplate_name(self.cluster, rank)
+        return cls(entry, store, rank, instance, cluster, plate, exchange_name, listener)
 
     def leave(self, farewell: Deadline) -> None:
         """Orderly end; the store forgets us at once. The listener belongs to whoever took it over."""
         self.listener.close()
+        self._plate.close()
         self.store.hurry(farewell)
         self.store.close()
         hosting.release(self.entry.url, self.entry.kind)
@@ -103,6 +116,7 @@ class Member:
     def abandon_after_fork(self) -> None:
         """In a forked child: close the parent's sockets without a word on them."""
         self.listener.close()
+        self._plate.close()
         self.store.abandon_after_fork()
 
 

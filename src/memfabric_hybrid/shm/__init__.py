@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import SupportsIndex
 
 from memfabric_hybrid import arguments, edge
-from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.errors import FabricError, resource_failure
 from memfabric_hybrid.shm import creation, runtime
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.shm.share_memory import ShareMemory
@@ -97,6 +97,7 @@ def create(
     arguments.u32("flags", flags)
     try:
         return creation.make(wish)
-    except FabricError as failure:
-        edge.record(failure)
-        raise RuntimeError(f"create shm failed: {failure}") from failure
+    except (FabricError, OSError) as failure:
+        reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
+        edge.record(reason)
+        raise RuntimeError(f"create shm failed: {reason}") from failure

@@ -1,7 +1,7 @@
 """Who of an object's ranks is gone: what the pool reports, passed on to those who wait for them.
 
-An object of Share Memory is complete or broken. A rank that ended breaks it for good, also if a successor comes; one that
-was only silent (stopped, or without its store) and is there again in the same life makes it whole.
+An object of Share Memory is complete or broken. A rank that ended breaks it for good, also if a successor comes; one
+that was only silent (stopped, or without its store) and is there again in the same life makes it whole.
 """
 
 from __future__ import annotations
