@@ -34,5 +34,9 @@ class Deadline(msgspec.Struct, frozen=True, gc=False):
     def expired(self) -> bool:
         return now() >= self.at
 
+    def extended(self, seconds: float) -> Deadline:
+        """What is left of this one and so much more."""
+        return Deadline(max(0.0, self.at + seconds - now()))
+
     def __repr__(self) -> str:
         return f"<Deadline of {self.timeout_s:g} s, {self.remaining_s():.3f} s left>"

@@ -190,7 +190,11 @@ class Exchange:
         if connection is None:
             return None
         try:
+            connection.sock.settimeout(deadline.remaining_s() or 0.001)
             packets.send(connection.sock, packet, fds)
+        except TimeoutError:
+            log.warning("rank %d of this host reads nothing, and its queue is full; it was not asked", neighbour.rank)
+            return None
         except OSError as error:
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             self._end(connection)

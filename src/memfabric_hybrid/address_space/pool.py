@@ -51,7 +51,7 @@ from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, S
 from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
-MOMENT_S = 0.1
+MOMENT_S = 0.1  # for the store, when neighbours that hang have used up the time: it answers faster
 MEND_AGAIN_S = 1.0
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
@@ -235,7 +235,7 @@ class Pool:
         self._space._close()
         self._own.close()
         with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
-            self._site.member.store.release_range(self.name, deadline=_at_least_a_moment(deadline))
+            self._site.member.store.release_range(self.name, deadline=deadline.extended(MOMENT_S))
 
     # ---- telling the others (in a turn) -----------------------------------------------------------------------------
 
@@ -288,8 +288,8 @@ class Pool:
                 reply.close()
         try:
             # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
-            farewell = Deadline(min(FAREWELL_S, deadline.remaining_s()))
-            self._site.member.store.delete(self._key(self._rank), deadline=_at_least_a_moment(farewell))
+            farewell = Deadline(min(FAREWELL_S, deadline.extended(MOMENT_S).remaining_s()))
+            self._site.member.store.delete(self._key(self._rank), deadline=farewell)
         except FabricError as failure:  # an end must not fail: it is away, or our key is somebody else's by now
             log.info("%s: the store did not hear that we leave: %s", self.title, failure)
         if self._watch is not None:  # kept until here: it tells `ask` whom not to wait for
@@ -495,11 +495,6 @@ class Pool:
 
     def _key(self, rank: int) -> str:
         return f"{self.name}/{rank}"
-
-
-def _at_least_a_moment(deadline: Deadline) -> Deadline:
-    """Neighbours that hang may have used up the time; a store that is there answers in this time all the same."""
-    return Deadline(max(MOMENT_S, deadline.remaining_s()))
 
 
 def _duplicates(fds: Sequence[int]) -> list[int]:

@@ -33,7 +33,7 @@ from memfabric_hybrid.store.watchings import Watching
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
 FAREWELL_S = 1.0
-SHORTEST_FAREWELL_S = 0.1  # for who is late already: a store that is there answers faster
+MOMENT_S = 0.1  # beyond a farewell that others have used up, for all last words together: a store answers faster
 
 _log = logs.get(__name__)
 _NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))
@@ -120,7 +120,7 @@ class StoreClient(Participant):
         self._tell(m.Goodbye())
         self._dialer.close()
         self._pool.close()
-        self._channel.close(self._last_words())
+        self._channel.close(Deadline(max(MOMENT_S, self._last_words().remaining_s())))
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
@@ -251,7 +251,7 @@ class StoreClient(Participant):
 
     def _last_words(self) -> Deadline:
         farewell = self._farewell
-        return Deadline(FAREWELL_S if farewell is None else max(SHORTEST_FAREWELL_S, farewell.remaining_s()))
+        return Deadline(FAREWELL_S) if farewell is None else farewell.extended(MOMENT_S)
 
 
 class _ClientWatch(Watch):
