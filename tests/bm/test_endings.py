@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.pause_points import held
 from support.programs import run_python
 from support.threads import Beside, wait_until
 
+HEARTBEAT = "MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S"
 PATIENT: dict[str, int] = {"init_timeout": 60, "create_timeout": 60, "operation_timeout": 60}
 
 
@@ -38,6 +40,20 @@ def test_uninitialize_interrupts_an_initialize(store_url: str, point: str, has_s
         with StoreClient(store_url) as store:
             wait_until(lambda: store.prefix("bm/ranks/", deadline=Deadline(10)).entries == {})
         assert pool_worker.enter(store_url, 4, start_store=False) == (0, "")
+
+
+def test_objects_share_the_farewell_time(store_url: str, workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has something to say to a store that does not answer; a second for each would be too long."""
+    monkeypatch.setenv(HEARTBEAT, "600")
+    with workers(1, **{HEARTBEAT: "600"}) as cluster:
+        assert cluster.call(0, "enter", store_url) == (0, "")
+        assert pool_worker.enter(store_url) == (0, "")
+        for object_id in range(30):
+            pool_worker.create(object_id)
+            pool_worker.join(object_id)
+        cluster.kill(0, signal.SIGSTOP)
+        Beside(bm.uninitialize).result()
+        cluster.kill(0, signal.SIGCONT)
 
 
 EXIT_WHILE_ENTERING = """

@@ -75,6 +75,7 @@ class Connection:
         try:
             received = self._socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
+            self._limit_wait(until)  # first: another whole wait could be as long again as the time allowed
             return self.receive(until)
         except OSError as error:
             raise ConnectionLost(str(error)) from None
