@@ -37,8 +37,7 @@ std::uint32_t port(const TransferObject& self) {
     return self.engine->port(port) == Status::Ok ? port : 0U;
 }
 
-// Whoever waits keeps this object: a list that it fetched for each wait would one day be that of the engine's next
-// life.
+// Whoever waits keeps this object: a list fetched for each wait would one day be that of the engine's next life.
 struct DownfallsObject {
     std::shared_ptr<Downfalls> downfalls;
 };
