@@ -80,11 +80,11 @@ class RuntimeSlot(Generic[R]):
         """Ends the runtime and every start under way; idempotent. Takes about the farewell time, whoever hangs."""
         forks.notice()
         farewell = Deadline(self._farewell_s)
-        with self._changed:
+        with self._changed:  # a start that is about to succeed does so before this, and is ended, or not at all
             runtime, self._runtime = self._runtime, None
             starts = list(self._starts)
-        for interruption in starts:
-            interruption.strike()
+            for interruption in starts:
+                interruption.strike()
         if runtime is not None:
             runtime.end(farewell)
         with self._changed:
