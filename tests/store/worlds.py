@@ -72,7 +72,7 @@ class TcpWorld:
         store._channel.retire()
         store._dialer.close()
         store._pool.close()
-        store._channel.close()
+        store._channel.close(soon())
 
     def wait_for_arrivals(self, count: int) -> None:
         """Until so many calls wait inside the store for others of their gathering."""

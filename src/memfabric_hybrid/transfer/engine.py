@@ -162,9 +162,9 @@ class TransferEngine(_native.TransferCore):
         Waits for peers that are inside our memory, and one second for a peer-down callback that runs; the callback
         itself may call this, too. Again: nothing happens. The engine may be initialised anew.
         """
-        self.end_by(Deadline(FAREWELL_S))
+        self._end_by(Deadline(FAREWELL_S))
 
-    def end_by(self, farewell: Deadline) -> None:
+    def _end_by(self, farewell: Deadline) -> None:
         """`destroy`, as a part of a longer goodbye."""
         forks.notice()
         with self._lock:

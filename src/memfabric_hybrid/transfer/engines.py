@@ -12,7 +12,7 @@ from memfabric_hybrid.membership.member import FAREWELL_S
 
 
 class _Engine(Protocol):
-    def end_by(self, farewell: Deadline) -> None: ...
+    def _end_by(self, farewell: Deadline) -> None: ...
     def abandon_after_fork(self) -> None: ...
 
 
@@ -32,7 +32,7 @@ def stop_all() -> None:
         engines = list(_engines)
     farewell = Deadline(FAREWELL_S)
     for engine in engines:
-        engine.end_by(farewell)
+        engine._end_by(farewell)
 
 
 def abandon_after_fork() -> None:
