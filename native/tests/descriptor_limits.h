@@ -35,6 +35,13 @@ private:
     rlimit before_{};
 };
 
+// UBSan opens a pipe to look at an object's type, and takes a failure of that for a wrong type.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool kSanitizerNeedsDescriptors = true;
+#else
+inline constexpr bool kSanitizerNeedsDescriptors = false;
+#endif
+
 // Nobody in this process can open anything.
 class NoDescriptorLeft {
 public:

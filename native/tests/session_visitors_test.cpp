@@ -209,7 +209,7 @@ struct Shown {
 };
 
 TEST(session_goes_on_when_its_visitor_has_no_descriptor_left) {
-    if (!kernel_moves_memory()) return;
+    if (!kernel_moves_memory() || kSanitizerNeedsDescriptors) return;
     Target target(60s);
     const auto visitor = std::make_shared<TransferEngine>();
     REQUIRE_EQ(visitor->open("127.0.0.1:0", 60s, "host"), Status::Ok);
