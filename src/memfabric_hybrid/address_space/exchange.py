@@ -35,7 +35,7 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code
+from memfabric_hybrid.errors import Code, resource_failure
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.service_thread import ServiceThread
 
@@ -75,6 +75,7 @@ class _Connection(msgspec.Struct):
     instance: int | None  # of the other side; None until it has proved who it is
     outgoing: bool
     deferred: _Deferred | None = None
+    is_new: bool = True  # outgoing: nothing was ever agreed on it
 
 
 class _Deferred(msgspec.Struct):
@@ -137,6 +138,7 @@ class Exchange:
         """Sends the request to all, then collects the answers.
 
         None stands for a neighbour that is dead, is not `expected` any more, or did not answer by the deadline.
+        NoResources when this process cannot ask.
         """
         replies: dict[Neighbour, Reply | None] = dict.fromkeys(neighbours)
         if not neighbours:
@@ -167,18 +169,15 @@ class Exchange:
                     del waiting[fd]
                     if isinstance(outcome, Reply):
                         replies[neighbour] = outcome
+                        if _is_short_of_descriptors(outcome.answer):
+                            self._hang_up_if_new(connection)
+                        connection.is_new = False
                     else:
                         self._end(connection)
                 for fd, (neighbour, _) in list(waiting.items()):
                     if not expected(neighbour):
                         poll.unregister(fd)
                         del waiting[fd]
-            for neighbour, _ in waiting.values():
-                log.warning(
-                    "rank %d of this host did not answer within %g s; it will map this rank's memory when it goes on",
-                    neighbour.rank,
-                    deadline.timeout_s,
-                )
         finally:
             self._ask_lock.release()
         if self._broken:
@@ -202,7 +201,10 @@ class Exchange:
         return connection
 
     def _connect(self, neighbour: Neighbour, deadline: Deadline) -> _Connection | None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        except OSError as error:
+            raise resource_failure(f"rank {neighbour.rank} of this host cannot be asked", error) from error
         try:
             sock.settimeout(deadline.remaining_s() or 0.001)
             sock.connect("\0" + neighbour.exchange_name)
@@ -415,6 +417,17 @@ class Exchange:
         if connection.instance is not None:
             self._on_lost(connection.instance)
 
+    def _hang_up_if_new(self, connection: _Connection) -> None:
+        """The neighbour is short of descriptors, and this one has brought nothing. Nobody takes its end for a death:
+        the other side does not know who we are."""
+        with self._lock:
+            if connection.is_new and self._connections.pop(connection.sock.fileno(), None) is not None:
+                self._epoll.unregister(connection.sock.fileno())
+                self._outgoing.pop(connection.instance or 0, None)
+                self._broken.append(connection)
+                with suppress(OSError):  # the other side was faster
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
     def _bury(self) -> None:
         """Closes what broke, between two rounds of events and under no asker: a number that is used again at once
         would be taken for the old connection."""
@@ -469,6 +482,10 @@ def _without_descriptors(who: str) -> Refuse:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     sentence = f"{who} has no descriptor left for the memory that was shown; raise its limit of open files (ulimit -n"
     return Refuse(int(Code.NO_RESOURCES), f"{sentence}, now {limit})")
+
+
+def _is_short_of_descriptors(answer: Answer) -> bool:
+    return isinstance(answer, Refuse) and answer.code == Code.NO_RESOURCES
 
 
 def _unknown(request: Request) -> Refuse:

@@ -42,6 +42,7 @@ from memfabric_hybrid.errors import (
     NoResources,
     NotConnected,
     NotStarted,
+    TimedOut,
     Unreachable,
     failure_of,
     resource_failure,
@@ -261,8 +262,11 @@ class Pool:
         offer = Offer(self.name, share, self._site.member.secret)
         replies = self._site.exchange.ask(neighbours, offer, fds, deadline, self._is_expected)
         refusals: list[Refuse] = []
+        late: list[int] = []
         for neighbour, reply in replies.items():
             if reply is None:
+                if self._site.exchange.is_linked(neighbour.instance) and self._is_expected(neighbour):
+                    late.append(neighbour.rank)
                 continue
             try:
                 if isinstance(reply.answer, Accept) and _is_about(reply.answer.share, neighbour):
@@ -276,6 +280,11 @@ class Pool:
                 reply.close()
         if refusals:
             raise failure_of(refusals[0].code, refusals[0].sentence)
+        if late:
+            raise TimedOut(
+                f"{self.title}: ranks {late} of this host did not take our memory within {deadline.timeout_s:g} s, "
+                "though they are alive; their Python is busy, or they are stopped: try again when they go on"
+            )
 
     def _retire(self, deadline: Deadline, reason: str = "") -> None:
         """Undoes `join`, also a half-done one. Neighbours hear it from us, with the reason, before the store tells."""
@@ -283,9 +292,12 @@ class Pool:
             self._participants.takes_part = False
             neighbours = self._participants.neighbours()
             withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._site.member.secret)
-        for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
-            if reply is not None:
-                reply.close()
+        try:
+            for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
+                if reply is not None:
+                    reply.close()
+        except NoResources as failure:  # an end must not fail; neighbours will hear it from the store
+            log.warning("%s: the neighbours did not hear that we leave: %s", self.title, failure)
         try:
             # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
             farewell = Deadline(min(FAREWELL_S, deadline.extended(MOMENT_S).remaining_s()))
