@@ -43,7 +43,7 @@ Welcome welcome_of(const std::string& session) {
     REQUIRE_EQ(connect_to(address, std::chrono::steady_clock::now() + 10s, connection), Status::Ok);
     const Bytes hello = encode(Hello{});
     REQUIRE_EQ(send(connection.get(), hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(hello.size()));
-    REQUIRE(wait_for_socket(connection.get(), POLLIN, std::chrono::steady_clock::now() + 10s));
+    REQUIRE_EQ(wait_for_socket(connection.get(), POLLIN, std::chrono::steady_clock::now() + 10s), Status::Ok);
     Bytes answer(1024, 0);
     const ssize_t got = recv(connection.get(), answer.data(), answer.size(), 0);
     REQUIRE(got > 0);
@@ -64,7 +64,7 @@ struct Visitor {
         REQUIRE_EQ(connect_abstract(welcome.unix_name, link), Status::Ok);
         const Bytes attach = encode(Attach{welcome.secret, InstanceId{9}, "visitor"});
         REQUIRE(send_packet(link.get(), attach, std::array{file.get()}) == Sending::Sent);
-        REQUIRE(wait_for_socket(link.get(), POLLIN, std::chrono::steady_clock::now() + 10s));
+        REQUIRE_EQ(wait_for_socket(link.get(), POLLIN, std::chrono::steady_clock::now() + 10s), Status::Ok);
         Packet answer;
         REQUIRE(receive_packet(link.get(), answer) == Reception::Packet);
         words().used.store(1);

@@ -61,8 +61,13 @@ struct World {
     std::vector<std::byte> plain = std::vector<std::byte>(64 * 1024, std::byte{0x5a});
 
     explicit World(const std::string& name = "bm object 7") {
-        const std::uintptr_t base = free_range(kRanks * (kMaxDram + kMaxHbm));
-        REQUIRE_EQ(Space::make({base, kRanks, kMaxDram, kMaxHbm, 0, name}, space), Status::Ok);
+        Status status = Status::MallocFailed;
+        for (int attempt = 0; attempt < 20 && status == Status::MallocFailed; ++attempt) {
+            // What was free may be another thread's stack a moment later.
+            const std::uintptr_t base = free_range(kRanks * (kMaxDram + kMaxHbm));
+            status = Space::make({base, kRanks, kMaxDram, kMaxHbm, 0, name}, space);
+        }
+        REQUIRE_EQ(status, Status::Ok);
         for (const std::uint32_t rank : {0U, 1U, 2U}) attach(rank);
         REQUIRE_EQ(space->open(), Status::Ok);
     }

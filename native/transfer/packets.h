@@ -40,7 +40,8 @@ Status listen_abstract(const std::string& name, OwnedFd& listener);
 Status connect_abstract(const std::string& name, OwnedFd& connection);
 
 // Whether a process belongs to our user, or to root. The kernel shows every user whom our user namespace does not know
-// as one and the same (65534): if that is our own number, only a process that we may look into is believed.
+// as one and the same (65534): if there can be such users and that is our own number, only a process that we may look
+// into is believed.
 bool is_our_user(const ucred& process);
 
 // The process at the other end, as this process's namespaces show it; its pid is 0 if they do not.

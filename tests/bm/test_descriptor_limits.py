@@ -62,7 +62,8 @@ def test_neighbour_of_a_member_without_descriptors_is_told(store_url: str, worke
 
 def test_many_who_knock_at_a_member_without_descriptors(store_url: str, workers: Workers) -> None:
     """More than its spare one: those who get no answer are answered when it has some again."""
-    with workers(4) as cluster:
+    with workers(5) as cluster:
+        assert cluster.call(4, "enter", store_url, 4, start_store_only=True) == (0, "")  # it needs descriptors, too
         assert cluster.call(0, "take_part", store_url, 4) == 0
         for index in (1, 2, 3):
             cluster.call(index, "enter", store_url, 4)

@@ -139,10 +139,10 @@ def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str)
 
 def test_true_member_is_believed(member: BigMemory) -> None:
     """The control of all tests above: the same words with the right secret do what they say."""
-    life = instance_of(1)
-    secret = runtime.current_site().pools()[0]._participants.facts[1].secret
+    [pool] = runtime.current_site().pools()
+    secret = pool._participants.facts[1].secret
     with door() as neighbour:
-        assert say(neighbour, Withdraw("bm/0", 1, life, 1 << 40, "", secret)) == Done()
+        assert say(neighbour, Withdraw("bm/0", 1, *pool.stamps()[1], "", secret)) == Done()
     byte = ctypes.create_string_buffer(1)
     place = member.peer_rank_ptr(1, BmMemType.HOST)
     assert member.copy_data(ctypes.addressof(byte), place, 1, BmCopyType.H2G) == -2014

@@ -172,9 +172,11 @@ def test_what_a_hand_over_may_have_missed_is_done_again(server: StoreServer, mon
         generation = client._channel.ready(soon())
         exchange = client._exchange
 
-        def exchange_and_lose_the_session(request: m.Request, deadline: Deadline) -> m.ServerMessage:
+        def exchange_and_lose_the_session(
+            request: m.Request, deadline: Deadline, incarnation: str | None
+        ) -> m.ServerMessage:
             monkeypatch.setattr(client, "_exchange", exchange)
-            reply = exchange(request, deadline)
+            reply = exchange(request, deadline, incarnation)
             client._channel.renew()
             assert client._channel.ready(deadline) == generation + 1
             assert client.get("k", deadline=soon()) is None
