@@ -88,6 +88,15 @@ class Worker:
         self._answers[number] = (worked, value, trace)
         return True
 
+    def listen(self, number: int) -> bool:
+        """Whether there is an answer to the call, or will never be one; does not wait."""
+        while number not in self._answers:
+            if not self.pipe.poll():
+                return False
+            if not self.receive():
+                return True
+        return True
+
     def take_answer(self, number: int) -> tuple[bool, Any, str] | None:
         """(worked, value or reason, remote traceback), once; None while it has not come."""
         return self._answers.pop(number, None)
@@ -113,7 +122,9 @@ class Worker:
         return processes.describe_exit(self._process.returncode)
 
     def output(self) -> str:
-        """The end of what it wrote to standard output and standard error."""
+        """The end of what it wrote to standard output and standard error; "" once it has ended and was forgotten."""
+        if self._output.closed:
+            return ""
         size = os.fstat(self._output.fileno()).st_size
         shown = os.pread(self._output.fileno(), OUTPUT_SHOWN_BYTES, max(0, size - OUTPUT_SHOWN_BYTES))
         return shown.decode(errors="replace")
@@ -157,6 +168,7 @@ class Worker:
             self._process.wait()
         elif self._process.returncode != 0 and not self._expected_death:
             complaint = self.report(how)
+        self._expected_death = True  # it is told once
         self._output.close()
         return complaint
 

@@ -43,6 +43,10 @@ class Pending:
     def result(self, timeout_s: float = CALL_TIMEOUT_S) -> Any:
         return _collect([self], timeout_s)[0]
 
+    def ready(self) -> bool:
+        """Whether `result` returns or raises at once."""
+        return self.worker.listen(self.number)
+
     def __repr__(self) -> str:
         return f"<Pending {self.function} of {self.worker!r}>"
 
@@ -108,6 +112,10 @@ class Cluster:
 
     def start(self, index: int) -> None:
         """A new process in the place of a dead one; returns when it takes calls."""
+        self.begin_start(index).result(START_TIMEOUT_S)
+
+    def begin_start(self, index: int) -> Pending:
+        """`start` without waiting. Calls may be sent at once: they are done when the process is ready."""
         worker = self._workers[index]
         if worker.alive:
             raise WorkerError(worker.report("is started again although it is alive"))
@@ -115,7 +123,21 @@ class Cluster:
         complaint = worker.finish(timeout_s=STOP_TIMEOUT_S)
         if complaint:
             raise WorkerError(complaint)
-        _collect([Pending(self._launch(index), "import of its target", 0)], START_TIMEOUT_S)
+        return Pending(self._launch(index), "import of its target", 0)
+
+    def dismiss(self, index: int, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """An orderly end of one worker: no more calls will come. `start` brings it back."""
+        worker = self._workers[index]
+        worker.hang_up()
+        complaint = worker.finish(timeout_s)
+        if complaint:
+            raise WorkerError(complaint)
+
+    def report(self, index: int, what: str) -> str:
+        """A sentence about a worker with its stacks and all it wrote."""
+        worker = self._workers[index]
+        worker.dump_stacks()
+        return worker.report(what)
 
     def alive(self, index: int) -> bool:
         return self._workers[index].alive

@@ -187,3 +187,37 @@ with Cluster(2, target="time") as cluster:
         assert len(workers) == 2
         parent.kill()
     assert all(wait_until_gone(pid) for pid in workers)
+
+
+def test_an_orderly_end_and_a_new_beginning_of_one_worker() -> None:
+    with Cluster(2, script=SCRIPT) as cluster:
+        before = cluster.pid(0)
+        cluster.dismiss(0)
+        assert not cluster.alive(0)
+        assert "worker 0 " in cluster.report(0, "has ended")
+        pending = cluster.begin_start(0)
+        answer = cluster.begin(0, "index")  # it waits in the pipe
+        pending.result(60)
+        assert answer.result() == (0, 2)
+        assert cluster.pid(0) != before
+
+
+def test_an_end_that_is_not_orderly_is_told() -> None:
+    script = "import atexit, os\natexit.register(os._exit, 7)\n"
+    with Cluster(1, script=script) as cluster, pytest.raises(WorkerError, match="exited with 7"):
+        cluster.dismiss(0)
+
+
+def test_ready_does_not_wait() -> None:
+    with Cluster(1, script=SCRIPT) as cluster:
+        cluster.kill(0, signal.SIGSTOP)
+        pending = cluster.begin(0, "index")
+        assert not pending.ready()
+        cluster.kill(0, signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        while not pending.ready():
+            assert time.monotonic() < deadline
+        assert pending.result(0) == (0, 1)
+        lost = cluster.begin(0, "index")
+        cluster.kill(0)
+        assert lost.ready()
