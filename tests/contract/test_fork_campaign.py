@@ -1,0 +1,39 @@
+"""Forks under load: the child has no part in what its parent has and may begin anew, and the parent notices nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.campaigns import generator, length
+from support.workers import Cluster
+
+RANKS = 2
+
+
+@pytest.mark.soak
+def test_forks_while_everything_runs(store_url: str) -> None:
+    choices = generator("forks")
+    with Cluster(1, "store.server_worker") as store, Cluster(RANKS, "support.forking_worker") as cluster:
+        store.call(0, "serve", store_url)
+        entering = [cluster.begin(rank, "enter", store_url, rank, RANKS) for rank in range(RANKS)]
+        places = [each.result() for each in entering]
+        for rank in range(RANKS):
+            cluster.call(rank, "work", *places[1 - rank])
+        for _ in range(length("MF_FORK_ROUNDS", 30)):
+            rank = choices.randrange(RANKS)
+            before, _ = cluster.call(rank, "progress")
+            cluster.call(rank, "fork", store_url, anew=choices.random() < 0.3)
+            wait_for_progress(cluster, rank, before)
+        everything = [cluster.call(rank, "progress") for rank in range(RANKS)]
+        assert not any(wrong for _, wrong in everything), everything
+        cluster.call_all("stop", True)
+
+
+def wait_for_progress(cluster: Cluster, rank: int, before: dict[str, int]) -> None:
+    """Every kind of work has gone on since then."""
+    for _ in range(1000):
+        done, wrong = cluster.call(rank, "progress")
+        assert not wrong, cluster.report(rank, f"was disturbed: {wrong}")
+        if len(done) == 4 and all(done[kind] > before.get(kind, 0) for kind in done):
+            return
+    pytest.fail(cluster.report(rank, f"does not go on: {before} before the fork, {done} now"))
