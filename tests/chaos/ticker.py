@@ -1,0 +1,48 @@
+"""How much time this process did not get: stopped, or starved by others.
+
+A thread that wants to wake every few milliseconds adds up by how much it was late. Calls are judged without that time.
+It also looks at the calls under way, so that one which never returns is found as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+TICK_S = 0.01
+LATE_S = 0.02  # less than this is ordinary
+LOOK_EVERY_S = 0.5
+
+
+class Ticker(threading.Thread):
+    """`starved_s` grows; `look` is called now and then."""
+
+    def __init__(self) -> None:
+        super().__init__(name="ticker", daemon=True)
+        self.starved_s = 0.0
+        self.ticked_at = time.monotonic()
+        self.look: Callable[[], None] = lambda: None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        look_at = self.ticked_at + LOOK_EVERY_S
+        while not self._stopping.wait(TICK_S):
+            now = time.monotonic()
+            late = now - self.ticked_at - TICK_S
+            if late > LATE_S:
+                self.starved_s += late
+            self.ticked_at = now
+            if now >= look_at and late <= LATE_S:
+                look_at = now + LOOK_EVERY_S
+                self.look()
+
+    def catch_up(self) -> None:
+        """Returns when all lateness up to now is counted."""
+        now = time.monotonic()
+        while self.ticked_at < now and self.is_alive():
+            time.sleep(TICK_S)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()

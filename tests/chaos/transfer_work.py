@@ -1,0 +1,233 @@
+"""The transfer engine of a worker, and threads that write stamps into the memory of everybody's engine.
+
+`EngineHome` owns the engine at the slot's session and three memories: one of `trans_malloc`, a private one, and a loose
+one that is registered and unregistered all the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+import memfabric_hybrid as mf
+from chaos.board import Board, Field
+from chaos.ledger import Account, Ledger, Work
+from chaos.plan import (
+    ARENA,
+    BIG_BYTES,
+    LANE_BYTES,
+    LANES,
+    LOOSE,
+    LOOSE_BYTES,
+    MEMORY_BYTES,
+    PRIVATE,
+    SLOTS,
+    TRANSFER_TIMEOUT_S,
+    lane_offset,
+)
+from chaos.sizes import some_size
+from chaos.stamps import Bytes, Stamp, difference
+from memfabric_hybrid import _native, errors
+
+GONE = (-2004, -2012, -2014)  # what a peer that is dead, stopped or restarting may cause
+
+
+def private_memory(size: int) -> Bytes:
+    """Zeroed, of this process alone."""
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
+class EngineHome:
+    """The engine; `ready` once it has been initialised and has its memory."""
+
+    def __init__(self, slot: int, ports: list[int], board: Board) -> None:
+        self.slot = slot
+        self.board = board
+        self.engine = mf.TransferEngine()
+        self.ready = threading.Event()
+        self.sessions = [f"127.0.0.1:{port}" for port in ports]
+        self.private = private_memory(MEMORY_BYTES)
+        self.arena = 0
+        self.downs = 0
+
+    def enter(self, account: Account, stopping: threading.Event) -> None:
+        self.engine.set_peer_down_callback(self._on_down)
+        session = self.sessions[self.slot]
+        while not stopping.is_set() and account.call(
+            "engine initialize", 0.0, (), lambda: self.engine.initialize(None, session, "Decode", 0)
+        ):
+            stopping.wait(0.1)
+        while not stopping.is_set() and account.call("trans_malloc", 0.0, (), self._allocate):
+            stopping.wait(0.1)
+        account.call("register", 0.0, (), lambda: self.engine.register(self.private))
+        self.board.add(self.slot, Field.ENGINE_LIFE)
+        self.board.set(self.slot, Field.ARENA, self.arena)
+        self.board.set(self.slot, Field.PRIVATE, self.private.ctypes.data)
+        self.ready.set()
+
+    def _allocate(self) -> int:
+        self.arena = self.engine.trans_malloc(MEMORY_BYTES)
+        return 0 if self.arena else -2001
+
+    def _on_down(self, session: str) -> None:
+        self.downs += 1
+        if self.downs % 7 == 0:
+            self.engine.send_probe(session)  # a callback may call anything
+        time.sleep(self.downs % 3 / 1000)  # and take its time
+
+
+class TransferWork(Work):
+    """Random transfers between plain memory and one lane of everybody's memories."""
+
+    def __init__(self, home: EngineHome, lane: int, ledger: Ledger, seed: str) -> None:
+        super().__init__(f"transfer lane {lane}", ledger)
+        self._home = home
+        self._engine = home.engine
+        self._lane = lane
+        self._random = random.Random(seed)
+        self._sequence = 0
+        self._stream = mf.Stream()
+        self._kept: deque[Bytes] = deque(maxlen=16)  # a wait may be interrupted while the transfer goes on
+        self._writes: dict[str, Callable[[str, Bytes, int], int]] = {
+            "transfer write": self._single,
+            "transfer batch": self._batch,
+            "transfer on a stream": self._streamed,
+            "transfer with a ticket": self._ticket,
+        }
+
+    def step(self) -> None:
+        if not self._home.ready.wait(0.1):
+            return
+        self.once()
+        self.pause(self._random.expovariate(200))
+
+    def once(self) -> None:
+        slot = self._random.randrange(SLOTS)
+        if self._random.random() < 0.1:
+            self._call("probe", slot, (), lambda: self._engine.send_probe(self._home.sessions[slot]))
+        elif self._random.random() < 0.15:
+            self._write_loose(slot)
+        elif self._random.random() < 0.25:
+            self._read_somebody(slot)
+        else:
+            self._write(slot)
+
+    def _call(self, kind: str, slot: int, more: tuple[int, ...], function: Callable[[], int]) -> int:
+        """A transfer to somebody who is long dead must not work."""
+        board = self._home.board
+        dead = board.long_dead(slot)
+        allowed = (*GONE, *more)
+        code = self.account.call(kind, TRANSFER_TIMEOUT_S, allowed, function)
+        if code == 0 and dead and board.long_dead(slot) == dead:
+            self.account.violation(f"false success: {kind} with slot {slot}, which is long dead")
+        return code
+
+    def _memory(self, slot: int) -> tuple[int, Field, tuple[int, int]] | None:
+        """(kind, field of the board, (address, life)) of one of the two large memories."""
+        kind, field = self._random.choice([(ARENA, Field.ARENA), (PRIVATE, Field.PRIVATE)])
+        home = self._home.board.engine_home(slot, field)
+        return (kind, field, home) if home else None
+
+    def _write(self, slot: int) -> None:
+        memory = self._memory(slot)
+        if memory is None:
+            return
+        kind, field, home = memory
+        lane, offset, size = self._lane, 0, some_size(self._random, LANE_BYTES)
+        if self._lane == 0 and slot == (self._home.slot + 1) % SLOTS and self._random.random() < 0.05:
+            lane, size = LANES, self._random.randint(BIG_BYTES // 10, BIG_BYTES)
+        else:
+            offset = self._random.randrange(LANE_BYTES - size + 1)
+        self._sequence += 1
+        data = Stamp(kind, self._home.slot, lane, slot).block(self._sequence, offset, size)
+        self._kept.append(data)
+        place = home[0] + lane_offset(self._home.slot, lane) + offset
+        session = self._home.sessions[slot]
+        name, write = self._random.choice(list(self._writes.items()))
+        code = self._call(name, slot, (-2000, -2003), lambda: write(session, data, place))
+        still = self._home.board.still_engine_home(slot, field, home)
+        if code == -2000 and still:
+            self.account.violation(f"{name} to slot {slot}, whose memory is registered: {self.account.sentence}")
+        if code == 0 and still:
+            self._compare(name, slot, field, home, place, data)
+
+    def _compare(self, name: str, slot: int, field: Field, home: tuple[int, int], place: int, data: Bytes) -> None:
+        found = np.empty_like(data)
+        read = self._random.choice([self._read_single, self._read_batch])
+        code = self._call("transfer read", slot, (-2000,), lambda: read(self._home.sessions[slot], found, place))
+        if code == 0 and self._home.board.still_engine_home(slot, field, home):
+            wrong = difference(data, found)
+            if wrong:
+                self.account.violation(f"{name} to {field.name} of slot {slot} and read back: {wrong}")
+            self.account.reached["transfer", slot] = time.monotonic()
+
+    def _read_somebody(self, slot: int) -> None:
+        """Whoever's lane it is: nothing but its stamps and zeroes."""
+        memory = self._memory(slot)
+        if memory is None:
+            return
+        kind, field, home = memory
+        writer, lane = self._random.randrange(SLOTS), self._random.randrange(LANES)
+        found = np.empty(some_size(self._random, LANE_BYTES // 8) * 8, np.uint8)
+        place = home[0] + lane_offset(writer, lane)
+        code = self._call(
+            "transfer read", slot, (-2000,), lambda: self._read_single(self._home.sessions[slot], found, place)
+        )
+        if code == 0 and self._home.board.still_engine_home(slot, field, home):
+            wrong = Stamp(kind, writer, lane, slot).stranger(found)
+            if wrong:
+                self.account.violation(wrong)
+
+    def _write_loose(self, slot: int) -> None:
+        """Memory that comes and goes: refused while it is not registered."""
+        home = self._home.board.engine_home(slot, Field.LOOSE)
+        if home is None:
+            return
+        size = LOOSE_BYTES // SLOTS // 8 * 8
+        self._sequence += 1
+        data = Stamp(LOOSE, self._home.slot, self._lane, slot).block(self._sequence, 0, size)
+        place = home[0] + self._home.slot * size
+        self._call(
+            "transfer to loose memory", slot, (-2000,), lambda: self._single(self._home.sessions[slot], data, place)
+        )
+
+    # ---- ways to transfer -------------------------------------------------------------------------------------------
+
+    def _single(self, session: str, data: Bytes, place: int) -> int:
+        return self._engine.transfer_sync_write(session, data.ctypes.data, place, data.nbytes)
+
+    def _read_single(self, session: str, found: Bytes, place: int) -> int:
+        return self._engine.transfer_sync_read(session, found.ctypes.data, place, found.nbytes)
+
+    def _pieces(self, data: Bytes, place: int) -> tuple[list[int], list[int], list[int]]:
+        inner = {self._random.randrange(data.nbytes) for _ in range(self._random.randrange(9))}
+        cuts = sorted({0, data.nbytes, *inner})
+        starts, sizes = cuts[:-1], [end - start for start, end in itertools.pairwise(cuts)]
+        return [data.ctypes.data + start for start in starts], [place + start for start in starts], sizes
+
+    def _batch(self, session: str, data: Bytes, place: int) -> int:
+        return self._engine.batch_transfer_sync_write(session, *self._pieces(data, place))
+
+    def _read_batch(self, session: str, found: Bytes, place: int) -> int:
+        return self._engine.batch_transfer_sync_read(session, *self._pieces(found, place))
+
+    def _streamed(self, session: str, data: Bytes, place: int) -> int:
+        code = self._engine.transfer_async_write_submit(session, data.ctypes.data, place, data.nbytes, self._stream)
+        return code or self._stream.wait()
+
+    def _ticket(self, session: str, data: Bytes, place: int) -> int:
+        try:
+            ticket = self._engine.submit_write(session, *self._pieces(data, place))
+        except errors.FabricError as refusal:
+            _native.set_last_error(str(refusal))  # where calls that return codes leave their sentence
+            return int(refusal.code)
+        if self._random.random() < 0.1 and ticket.cancel():
+            return ticket.wait(0.0)
+        return ticket.wait(TRANSFER_TIMEOUT_S + 5)

@@ -1,0 +1,107 @@
+"""What must hold at the end of a campaign, and the report when it does not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from chaos.diary import latest
+from chaos.plan import FOOTPRINT_SPREAD, SLOTS
+from chaos.referee import Referee, Violation
+
+# Each of these must have worked at least so often, or the campaign has tested nothing.
+LEAST_SUCCESSES = dict.fromkeys(
+    (
+        "pool write", "pool read", "pool batch", "pool rectangle", "pool copy between others", "pool array",
+        "pool submit", "pool wait", "stream wait", "look at own memory", "leave", "join", "bm.create", "shm.create",
+        "heap barrier", "heap all_gather", "heap array", "subgroup barrier", "subgroup all_gather",
+        "value taken", "value released", "transfer write", "transfer batch", "transfer on a stream",
+        "transfer with a ticket", "transfer read", "transfer to loose memory", "probe", "peer down told",
+        "register", "unregister", "extra pool create", "extra pool destroy", "extra copy", "extra transfer",
+        "extra engine destroy", "extra stream",
+    ),
+    5,
+)  # fmt: skip
+LEAST_SUCCESSES["pool write of many MiB"] = 1
+_HEAP_END = re.compile(r"heap: HEAP (\w+) ended after (\d+) rounds")
+ACTIONS_SHOWN, EVENTS_SHOWN = 50, 25
+
+
+def expect_order(referee: Referee) -> None:
+    """All threads rest, nobody holds more than the others do, and the rounds of every heap agree."""
+    late = [names for names in referee.workers.call_all("rest") if names]
+    if late:
+        raise Violation(f"threads that did not end: {late}")
+    footprints: list[dict[str, int]] = referee.workers.call_all("footprint")
+    referee.say(f"footprints: {footprints}")
+    for kind in sorted({kind for footprint in footprints for kind in footprint}):
+        counts = [footprint.get(kind, 0) for footprint in footprints]
+        if max(counts) - min(counts) > FOOTPRINT_SPREAD:
+            raise Violation(f"{kind}: {counts}, although all workers are in the same state")
+    _expect_equal_rounds(referee.folder)
+
+
+def _expect_equal_rounds(folder: Path) -> None:
+    rounds: dict[str, set[int]] = defaultdict(set)
+    for path in folder.glob("slot-*.diary"):
+        for name, count in _HEAP_END.findall(path.read_text(errors="replace")):
+            rounds[name].add(int(count))
+    unequal = {name: sorted(counts) for name, counts in rounds.items() if len(counts) > 1}
+    if unequal:
+        raise Violation(f"rounds of a heap succeeded for some of the living and not for others: {unequal}")
+
+
+def expect_no_sockets(store_url: str) -> None:
+    """After the end: nobody listens under a name of this campaign's cluster."""
+    names = Path("/proc/net/unix").read_text()
+    left = [line.split()[-1] for line in names.splitlines() if f"@{store_url.removeprefix('tcp://')}/" in line]
+    assert not left, f"still listening: {left}"
+
+
+def expect_something_happened(referee: Referee) -> None:
+    done, _, _ = _sums(referee.totals)
+    missing = {kind: done[kind] for kind, least in LEAST_SUCCESSES.items() if done[kind] < least}
+    if missing:
+        raise Violation(f"too few successes to say that it was tested: {missing}")
+    undealt = referee.deck.kinds - set(referee.deck.dealt)
+    if undealt:
+        raise Violation(f"these mishaps did not happen: {sorted(undealt)}")
+
+
+def _sums(totals: list[dict[str, Any]]) -> tuple[Counter[str], Counter[str], dict[str, float]]:
+    done: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    slowest_s: dict[str, float] = {}
+    for one in totals:
+        done.update(one["done"])
+        failed.update(one["failed"])
+        for kind, seconds in one["slowest_s"].items():
+            slowest_s[kind] = max(slowest_s.get(kind, 0.0), seconds)
+    return done, failed, slowest_s
+
+
+def summary(referee: Referee) -> str:
+    """Operations and mishaps by kind, with the slowest call of each."""
+    done, failed, slowest_s = _sums(referee.totals)
+    lines = [f"chaos: MF_CHAOS_SEED={referee.seed}, {sum(done.values())} operations, {len(referee.totals)} lives"]
+    for kind in sorted(set(done) | set(slowest_s)):
+        failures = {key.rsplit(" ", 1)[1]: count for key, count in failed.items() if key.rsplit(" ", 1)[0] == kind}
+        told = ", ".join(f"{count} × {code}" for code, count in sorted(failures.items()))
+        lines.append(f"  {kind:28} {done[kind]:8} worked  slowest {slowest_s.get(kind, 0.0):6.2f} s  {told}")
+    lines += [f"  mishap: {card:28} {count:4} ×" for card, count in sorted(referee.deck.dealt.items())]
+    return "\n".join(lines)
+
+
+def report(referee: Referee, what: str) -> str:
+    """Everything that is known about a failure."""
+    diaries = sorted(referee.folder.glob("slot-*.diary"))
+    parts = [
+        f"{what}\n\nto repeat the referee's choices: MF_CHAOS_SEED={referee.seed}; diaries are in {referee.folder}",
+        "--- the referee's last actions:\n" + "\n".join(latest([referee.folder / "referee.diary"], ACTIONS_SHOWN)),
+        "--- the workers' last events:\n" + "\n".join(latest(diaries[-2 * SLOTS :], EVENTS_SHOWN)),
+        *(referee.workers.report(slot, "has these stacks and this output") for slot in range(SLOTS)),
+        "--- the store:\n" + referee.store.report(0, "has these stacks and this output"),
+    ]
+    return "\n\n".join(parts)
