@@ -119,24 +119,24 @@ def take_signals(seconds: float, raising: bool) -> int:
     """Copies and transfers on the main thread while signals come; how many came. Handlers may raise."""
     worker = current()
     seen: Counter[str] = Counter()
-    armed = [raising]
+    armed = [False]  # a handler raises only inside the calls below, and once
 
     def handler(number: int, frame: FrameType | None) -> None:
         seen["came"] += 1
         if armed[0]:
+            armed[0] = False
             raise Interrupted
 
     signal.signal(signal.SIGUSR2, handler)
     ends_at = time.monotonic() + seconds
-    ended = False
-    while not ended:  # a handler may raise anywhere below
+    while time.monotonic() < (ends_at if seen["came"] else ends_at + SIGNALS_LATE_S):
+        if not (worker.pools.ready.is_set() and worker.engines.ready.is_set()):
+            continue
         try:
-            if time.monotonic() >= (ends_at if seen["came"] else ends_at + SIGNALS_LATE_S):
-                armed[0] = False
-                ended = True
-            elif worker.pools.ready.is_set() and worker.engines.ready.is_set():
-                worker.main_pool.once()
-                worker.main_transfer.once()
+            armed[0] = raising
+            worker.main_pool.once()
+            worker.main_transfer.once()
+            armed[0] = False
         except Interrupted:
             seen["raised"] += 1
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
