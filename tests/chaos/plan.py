@@ -24,7 +24,7 @@ SLACK_S = 3.0  # a call may be late by this much beyond its documented time limi
 FALSE_SUCCESS_S = 5.0  # nobody may reach a process that has been dead for so long
 WHOLE_S = 25.0  # once all is well outside, everybody reaches everybody again within this time
 LEAVE_S = 10.0  # an orderly exit
-FOOTPRINT_SPREAD = 12  # descriptors or mappings that one worker may have more than another in the same state
+FOOTPRINT_SPREAD = 10  # descriptors or mappings that one worker may have more than another in the same state
 
 # ---- where bytes go: every slot has a zone in everybody's memory, every thread of it a lane there --------------------
 
