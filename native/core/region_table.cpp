@@ -29,6 +29,14 @@ const Region* RegionTable::first_touched(std::uintptr_t address, std::size_t siz
     return &*found;
 }
 
+const Region* RegionTable::first_touched(std::uintptr_t address, std::size_t size_bytes, Gap& gap) const {
+    const Regions& regions = *regions_.load(std::memory_order_seq_cst);
+    const auto found = std::ranges::upper_bound(regions, address, {}, &Region::end);
+    if (found != regions.end() && found->base < address + size_bytes) return &*found;
+    gap = {found == regions.begin() ? 0 : (found - 1)->end, found == regions.end() ? UINTPTR_MAX : found->base};
+    return nullptr;
+}
+
 template <typename Change>
 void RegionTable::publish(Change change) {
     const std::lock_guard lock(writers_);

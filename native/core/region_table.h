@@ -22,6 +22,16 @@ struct Region {
     Space* space;
 };
 
+// Addresses [start, end) that no object of this process has reserved.
+struct Gap {
+    std::uintptr_t start = 0;
+    std::uintptr_t end = 0;
+
+    bool contains(std::uintptr_t address, std::size_t size_bytes) const {
+        return address >= start && address < end && size_bytes <= end - address;
+    }
+};
+
 // Readers hold a Grace::Guard while they use an answer: the space it names lives until the guard is left. They never
 // block. Writers are rare and take turns.
 class RegionTable {
@@ -33,6 +43,8 @@ public:
 
     // The first region that shares an address with [address, address + size_bytes), or nullptr. O(log regions).
     const Region* first_touched(std::uintptr_t address, std::size_t size_bytes) const;
+    // The same; if there is none, `gap` is what lies around them: other addresses inside need no look-up.
+    const Region* first_touched(std::uintptr_t address, std::size_t size_bytes, Gap& gap) const;
 
 private:
     using Regions = std::vector<Region>;  // sorted by base, disjoint, never changed once published

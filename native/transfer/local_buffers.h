@@ -16,28 +16,30 @@
 namespace memfabric {
 
 // Thread contract: one thread, inside one Grace::Guard from the first `admit` to the last `recheck`: what was admitted
-// stays mapped until then. Cost for plain memory: one binary search to admit, one comparison to recheck.
+// stays mapped until then. Cost for plain memory: one binary search to admit the first, few comparisons for further
+// ones between the same objects, one comparison to recheck.
 class LocalBuffers {
 public:
     Status admit(Extent buffer) {
-        const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
+        if (gap_.contains(buffer.address, buffer.size_bytes)) return Status::Ok;
+        const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes, gap_);
         if (region == nullptr) [[likely]]
             return Status::Ok;
         return ask_owner(*region, buffer);
     }
 
-    // After the bytes have moved: nobody who owns a part of the buffer was gone meanwhile.
-    Status recheck(Extent buffer) const {
-        if (!belongs_to_object_ || RevocationClock::now() == since_) [[likely]]
-            return Status::Ok;
-        return ask_owner_again(buffer);
-    }
+    // After the bytes have moved: nothing that owns a buffer can have changed meanwhile.
+    bool untouched() const { return !belongs_to_object_ || RevocationClock::now() == since_; }
+
+    // After the bytes have moved: whoever owns the buffer was there all the time.
+    Status recheck(Extent buffer) const { return untouched() ? Status::Ok : ask_owner_again(buffer); }
 
 private:
     Status ask_owner(const Region& region, Extent buffer);
     Status ask_owner_again(Extent buffer) const;
 
     const std::uint64_t since_ = RevocationClock::now();
+    Gap gap_;                         // that the last plain buffer lies in
     bool belongs_to_object_ = false;  // one of the buffers does
 };
 

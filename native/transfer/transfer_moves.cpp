@@ -92,6 +92,8 @@ Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces,
             return status;
     }
     if (const Status status = move_admitted(peer, direction, pieces, total_bytes); status != Status::Ok) return status;
+    if (local.untouched()) [[likely]]
+        return Status::Ok;
     for (const Piece& piece : pieces) {
         if (const Status status = local.recheck(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
             return status;
