@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/last_error.h"
+#include "core/owned_fd.h"
 #include "core/shared_mapping.h"
 
 namespace memfabric {
@@ -52,7 +53,7 @@ std::byte* map(int fd, std::uint64_t size_bytes) {
 
 Status ControlPage::create(std::uint32_t rank_size, int& fd) {
     const std::uint64_t size_bytes = page_bytes(rank_size);
-    fd = memfd_create("memfabric-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = above_standard_streams(memfd_create("memfabric-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(size_bytes)) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         const Status status =

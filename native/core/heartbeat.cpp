@@ -18,6 +18,7 @@
 
 #include "core/blocked_signals.h"
 #include "core/last_error.h"
+#include "core/owned_fd.h"
 
 namespace memfabric {
 namespace {
@@ -88,7 +89,7 @@ Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds i
                     payload.size(), static_cast<long long>(interval.count()));
     }
     auto pulse = std::make_unique<Pulse>();
-    pulse->socket_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    pulse->socket_fd = fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnFd);
     if (pulse->socket_fd < 0) {
         return fail(Status::InvalidParam, "cannot send heartbeats on file descriptor %d: %s", fd, std::strerror(errno));
     }

@@ -83,7 +83,7 @@ Status make_memory_file(const char* name, std::uint64_t size_bytes, OwnedFd& mad
 Status forbid_writing(const OwnedFd& file, OwnedFd& shown) {
     constexpr int kFutureWrite = 0x0010;  // F_SEAL_FUTURE_WRITE, newer than some headers
     const bool sealed = fcntl(file.get(), F_ADD_SEALS, kFutureWrite | F_SEAL_SEAL) == 0;
-    shown.reset(sealed ? fcntl(file.get(), F_DUPFD_CLOEXEC, 0)
+    shown.reset(sealed ? fcntl(file.get(), F_DUPFD_CLOEXEC, kLowestOwnFd)
                        : open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
     if (shown) return Status::Ok;
     return fail(Status::NoResources, "cannot make a read-only descriptor: %s", std::strerror(errno));

@@ -38,7 +38,7 @@ SharedRanges::SharedRanges() {
 
 std::uint32_t SharedRanges::add(std::uint64_t start, std::uint64_t size_bytes, int fd, std::uint64_t file_offset) {
     if (!cannot_shrink(fd)) return 0;
-    auto file = std::make_shared<OwnedFd>(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    auto file = std::make_shared<OwnedFd>(fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnFd));
     if (!*file) return 0;
     const std::lock_guard lock(mutex_);
     SharedRange range{++last_id_, start, start + size_bytes, file_offset, std::move(file)};

@@ -20,6 +20,7 @@
 #include "core/blocked_signals.h"
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "core/owned_fd.h"
 #include "core/pause_point.h"
 #include "core/stream_registry.h"
 
@@ -191,8 +192,8 @@ Failure Stream::first_failure() const {
 
 Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const int listener_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const int own_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, 0);
+    const int listener_fd = above_standard_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const int own_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, kLowestOwnFd);
     if (own_fd < 0) {
         const int error = errno;
         if (listener_fd >= 0) ::close(listener_fd);

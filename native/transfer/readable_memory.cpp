@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
+
+#include "core/last_error.h"
 
 namespace memfabric {
 namespace {
@@ -28,23 +31,29 @@ Answer has_byte(std::uint64_t address) {
 
 }  // namespace
 
-bool ReadableMemory::covers(std::uint64_t start, std::uint64_t size_bytes) {
+Status ReadableMemory::covers(std::uint64_t start, std::uint64_t size_bytes, bool& answer) {
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t last = start + size_bytes - 1;
     const Answer at_start = has_byte(start);
     const Answer at_end = has_byte(last);
-    if (at_start == Answer::No || at_end == Answer::No) return false;
+    answer = at_start != Answer::No && at_end != Answer::No;
+    if (!answer) return Status::Ok;
     const bool asked_all = last / page_bytes - start / page_bytes < 2;
-    if (asked_all && at_start == Answer::Yes && at_end == Answer::Yes) return true;
-    look();
+    if (asked_all && at_start == Answer::Yes && at_end == Answer::Yes) return Status::Ok;
+    if (const Status status = look(); status != Status::Ok) return status;
     const auto after = std::ranges::upper_bound(ranges_, start, {}, &Range::start);
-    return after != ranges_.begin() && (after - 1)->end > last;
+    answer = after != ranges_.begin() && (after - 1)->end > last;
+    return Status::Ok;
 }
 
-void ReadableMemory::look() {
-    if (looked_) return;
-    looked_ = true;
+Status ReadableMemory::look() {
+    if (looked_) return Status::Ok;
     std::ifstream maps("/proc/self/maps");
+    if (!maps) {
+        return fail(Status::NoResources, "cannot look at this process's own memory (/proc/self/maps): %s",
+                    std::strerror(errno));
+    }
+    looked_ = true;
     for (std::string line; std::getline(maps, line);) {
         std::uint64_t start = 0;
         std::uint64_t end = 0;
@@ -58,6 +67,7 @@ void ReadableMemory::look() {
             ranges_.push_back({start, end});
         }
     }
+    return Status::Ok;
 }
 
 }  // namespace memfabric

@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/status.h"
+
 namespace memfabric {
 
 // One look at the process's mappings, taken when the first question needs it; touches none of the memory.
 class ReadableMemory {
 public:
-    bool covers(std::uint64_t start,
-                std::uint64_t size_bytes);  // every byte; the size is not 0 and the end no overflow
+    // Every byte; the size is not 0 and the end no overflow. NoResources, with a sentence, if nobody can tell.
+    Status covers(std::uint64_t start, std::uint64_t size_bytes, bool& answer);
 
 private:
     struct Range {
@@ -20,7 +22,7 @@ private:
         std::uint64_t end;
     };
 
-    void look();
+    Status look();
 
     bool looked_ = false;
     std::vector<Range> ranges_;  // sorted; adjacent ones are one

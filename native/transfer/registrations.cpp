@@ -21,7 +21,9 @@ Status check_range(std::uint64_t start, std::uint64_t size_bytes, ReadableMemory
                     "cannot register %" PRIu64 " bytes at 0x%" PRIx64 ": they reach beyond the end of all addresses",
                     size_bytes, start);
     }
-    if (!memory.covers(start, size_bytes)) {
+    bool readable = false;
+    if (const Status status = memory.covers(start, size_bytes, readable); status != Status::Ok) return status;
+    if (!readable) {
         return fail(
             Status::InvalidParam,
             "cannot register %" PRIu64 " bytes at 0x%" PRIx64

@@ -1,12 +1,20 @@
-"""How many descriptors this process may have: links to all ranks of a large host are more than the usual 1024."""
+"""How many descriptors this process may have, and which of them are never ours.
+
+Links to all ranks of a large host are more than the usual 1024. The numbers 0 to 2 are the program's, also while it has
+closed them: what it prints must not arrive on our sockets.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import resource
+import socket
 
 from memfabric_hybrid import logs
 
 ENOUGH = 8192  # 1024 ranks: a link each way to all, or, for the store, a few connections of each
+
+LOWEST_OWN = 3
 
 _log = logs.get(__name__)
 
@@ -19,3 +27,11 @@ def allow_enough() -> None:
     allowed = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     _log.info("this process may have %d descriptors now, %d before; a cluster of 1024 needs %d", allowed, soft, ENOUGH)
+
+
+def above_standard_streams(made: socket.socket) -> socket.socket:
+    """The same socket at a number that may be ours. The one that was given is not to be used any more."""
+    if made.fileno() >= LOWEST_OWN:
+        return made
+    with made:
+        return socket.socket(fileno=fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))

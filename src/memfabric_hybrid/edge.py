@@ -1,13 +1,17 @@
 """The edge between exceptions (inside) and codes (outside): the one place where failures become return values.
 
 Every failure that leaves through here sets the last error of the calling thread. TypeErrors pass: they are the
-caller's wrong types, as documented. Anything else that is not a FabricError is a defect of ours; it is logged with
-its traceback and reported as ERROR, because the interface promises codes.
+caller's wrong types, as documented. So does what a signal handler of the program raised while it happened to run in
+here. Anything else that is not a FabricError is a defect of ours; it is logged with its traceback and reported as
+ERROR, because the interface promises codes.
 """
 
 from __future__ import annotations
 
 import functools
+import signal
+import threading
+import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -31,6 +35,15 @@ def record(failure: Exception) -> Code:
     return Code.ERROR
 
 
+def _is_signal_handlers(failure: Exception) -> bool:
+    """Whether a signal handler raised it: one of its frames runs the code of one."""
+    if isinstance(failure, FabricError) or threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {getattr(handler, "__code__", None) for handler in handlers if callable(handler)} - {None}
+    return bool(codes) and any(frame.f_code in codes for frame, _ in traceback.walk_tb(failure.__traceback__))
+
+
 def returns_code(function: Callable[P, None]) -> Callable[P, int]:
     """0 when `function` returns, the failure's code when it raises."""
 
@@ -42,6 +55,8 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
         except TypeError:
             raise
         except Exception as failure:
+            if _is_signal_handlers(failure):
+                raise
             return int(record(failure))
         return 0
 
@@ -61,6 +76,8 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
             except TypeError:
                 raise
             except Exception as failure:
+                if _is_signal_handlers(failure):
+                    raise
                 record(failure)
                 return on_failure
 

@@ -10,9 +10,13 @@ function, or a handler that the program added, raises or exits.
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TextIO
 
 from memfabric_hybrid import settings
 
@@ -40,6 +44,7 @@ class EdgeHandler(logging.Handler):
         self.extern: ExternLogger | None = None
         self.extern_failures = 0  # exceptions the extern logger raised; they never reach the library
         self._told_of_exit = False
+        self._standard_error = (-1, -1)  # device and file
         self._inside = threading.local()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"))
 
@@ -65,8 +70,28 @@ class EdgeHandler(logging.Handler):
             self._inside.active = False
 
     def _write(self, text: str) -> None:
-        if sys.stderr is not None:  # None: the program was started without one
-            sys.stderr.write(text + "\n")
+        """Not to what only looks like standard error: a program may close it, and its number goes to the next file."""
+        if sys.stderr is None:  # the program was started without one
+            return
+        if not self._is_the_programs(sys.stderr):
+            raise OSError("standard error was closed, and its number belongs to something else")
+        sys.stderr.write(text + "\n")
+
+    def _is_the_programs(self, stream: TextIO) -> bool:
+        try:
+            number = stream.fileno()
+        except (OSError, ValueError, AttributeError):
+            return True  # an object of the program's own, without a descriptor
+        now = os.fstat(number)
+        if (now.st_dev, now.st_ino) == self._standard_error:
+            return True
+        return not stat.S_ISSOCK(now.st_mode) and now.st_nlink > 0  # a log file is fine, a memory file is not
+
+    def know_standard_error(self) -> None:
+        """What it is now may be written to whatever it is: a socket of the system's log, for instance."""
+        with suppress(OSError, ValueError, AttributeError):
+            status = os.fstat(sys.stderr.fileno())
+            self._standard_error = (status.st_dev, status.st_ino)
 
 
 handler = EdgeHandler()
@@ -128,6 +153,7 @@ def set_level(documented: int) -> None:
 def install() -> None:
     """Called once by the package: our handler, and the level of the environment."""
     logging.addLevelName(TRACE, "TRACE")
+    handler.know_standard_error()
     root = logging.getLogger(ROOT)
     if handler not in root.handlers:
         root.addHandler(handler)

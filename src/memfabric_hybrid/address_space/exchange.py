@@ -35,6 +35,7 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.descriptors import above_standard_streams
 from memfabric_hybrid.errors import Code, resource_failure
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.service_thread import ServiceThread
@@ -202,7 +203,7 @@ class Exchange:
 
     def _connect(self, neighbour: Neighbour, deadline: Deadline) -> _Connection | None:
         try:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+            sock = above_standard_streams(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC))
         except OSError as error:
             raise resource_failure(f"rank {neighbour.rank} of this host cannot be asked", error) from error
         try:
@@ -267,7 +268,7 @@ class Exchange:
 
     def _accept(self) -> None:
         try:
-            sock = self._accepted()
+            sock = above_standard_streams(self._accepted())
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._pause(error)

@@ -7,10 +7,13 @@ inheritable, and whoever must not wait would.
 from __future__ import annotations
 
 import array
+import fcntl
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from memfabric_hybrid.descriptors import LOWEST_OWN
 
 MAX_FDS = 253  # the kernel's limit for one message
 _INT = array.array("i").itemsize
@@ -44,8 +47,25 @@ def receive(sock: socket.socket, max_bytes: int, flags: int = 0) -> Packet:
     for level, kind, data in enclosed:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             numbers.frombytes(data[: len(data) - len(data) % _INT])
-    packet = Packet(content, list(numbers), bool(what & socket.MSG_CTRUNC))
+    fds, lost = _above_standard_streams(numbers)
+    packet = Packet(content, fds, lost or bool(what & socket.MSG_CTRUNC))
     if not packet.fds_lost:
         return packet
     packet.close()
     return packet._replace(fds=[])
+
+
+def _above_standard_streams(fds: Iterable[int]) -> tuple[list[int], bool]:
+    """The same files at numbers that may be ours, and whether some were lost for want of such numbers."""
+    ours: list[int] = []
+    lost = False
+    for fd in fds:
+        if fd >= LOWEST_OWN:
+            ours.append(fd)
+            continue
+        try:
+            ours.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))
+        except OSError:
+            lost = True
+        os.close(fd)
+    return ours, lost

@@ -441,21 +441,25 @@ class Pool:
                 f"{share.max_hbm}, rank {self._rank} with {self.layout.max_dram} and {self.layout.max_hbm}; "
                 "all ranks must pass the same"
             )
+        if len(fds) < len(share.segments):
+            raise InvalidParam(
+                f"{self.title}: rank {share.rank} shows {len(share.segments)} segments in {len(fds)} files"
+            )
         stamp = Stamp(share.instance, share.generation)
         effects = self._roster.attached(share.rank, stamp)
         if self._roster.present.get(share.rank) != stamp:
             return  # it has left meanwhile
         self._carry_out([effect for effect in effects if isinstance(effect, Left)])
-        self._on_enclosed_fds(share.rank, fds[len(share.segments) :])
-        refusal = self._no_route(share)
-        if refusal is not None:
-            self._space._revoke(share.rank, refusal)
-        else:
-            try:
+        try:
+            self._on_enclosed_fds(share.rank, fds[len(share.segments) :])
+            refusal = self._no_route(share)
+            if refusal is not None:
+                self._space._revoke(share.rank, refusal)
+            else:
                 self._map(share, fds[: len(share.segments)])
-            except FabricError as failure:
-                self._carry_out(self._roster.lost(share.instance, f"its memory cannot be mapped here: {failure}"))
-                raise
+        except FabricError as failure:
+            self._carry_out(self._roster.lost(share.instance, f"its memory cannot be mapped here: {failure}"))
+            raise
         self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
 
     def _map(self, share: Share, fds: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import InvalidParam, NoResources, NotExist
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotConnected, NotExist, TimedOut
 from memfabric_hybrid.store import OtherIncarnation, Refusal, Store
 
 log = logs.get(__name__)
@@ -25,13 +25,22 @@ class AtomicValues:
         self._whole_store = whole_store
         self._prefix = f"{object_name.replace('/', '-')}-value/"
         self._owner = str(rank).encode()
-        self._lock = threading.Lock()
+        self._taking = threading.Lock()  # one thread at a time: what one gives back must not be the other's
+        self._lock = threading.Lock()  # guards what is held; for moments
         self._held: set[int] = set()
 
     def take(self, limit: int, deadline: Deadline) -> int:
         """The lowest free value below `limit`, which is ours until `release`."""
         if limit == 0:
             raise InvalidParam("limit is 0, expected at least 1: values are below it")
+        if not self._taking.acquire(timeout=deadline.remaining_s()):
+            raise TimedOut(f"another thread of this rank has asked for a value for {deadline.timeout_s:g} s")
+        try:
+            return self._take(limit, deadline)
+        finally:
+            self._taking.release()
+
+    def _take(self, limit: int, deadline: Deadline) -> int:
         while True:
             incarnation = self._whole_store(deadline)
             taken = {
@@ -48,6 +57,10 @@ class AtomicValues:
             except OtherIncarnation as restarted:
                 log.debug("a value is asked for again: %s", restarted)
                 continue
+            except NotConnected as unknown:  # the store was lost before it answered: nobody shall have got it that way
+                log.debug("a value is asked for again: %s", unknown)
+                self._give_back(free, deadline)
+                continue
             if won:
                 with self._lock:
                     self._held.add(free)
@@ -61,6 +74,13 @@ class AtomicValues:
                 with self._lock:
                     self._held.discard(int(number))
                 log.error("value %s belongs to another rank now: %s", number, refusal.sentence)
+
+    def _give_back(self, value: int, deadline: Deadline) -> None:
+        """Perhaps we have it without knowing it."""
+        try:
+            self._store.delete(self._key(value), deadline=deadline)
+        except Duplicated as others:
+            log.debug("value %d is another rank's: %s", value, others)
 
     def release(self, value: int, deadline: Deadline) -> None:
         with self._lock:

@@ -20,7 +20,15 @@ from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layo
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, MallocFailed, NoResources, NotInit, failure_of
+from memfabric_hybrid.errors import (
+    FabricError,
+    InvalidParam,
+    MallocFailed,
+    NoResources,
+    NotInit,
+    failure_of,
+    resource_failure,
+)
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.attendance import Attendance
@@ -95,7 +103,10 @@ class ControlPages:
             if self._fds is None or len(fds) != 1:
                 return
             replaced = self._fds.get(rank)
-            self._fds[rank] = os.dup(fds[0])
+            try:
+                self._fds[rank] = os.dup(fds[0])
+            except OSError as error:
+                raise resource_failure(f"the control page of rank {rank} cannot be kept", error) from error
             if replaced is not None:
                 os.close(replaced)
 

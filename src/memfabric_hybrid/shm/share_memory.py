@@ -53,8 +53,7 @@ class ShareMemory(_native.HostGroup):
         self._gva = foundation.space._slot_address(0, int(Tier.DRAM))
         self._operation_timeout_s = float(foundation.runtime.config.operation_timeout)
         self._destroyed = False
-        # Kernels use plain addresses: the memory of a rank that dies stays where it is until the object is destroyed.
-        self._kept_mapped = [foundation.space._view(rank, int(Tier.DRAM), 0, 0) for rank in foundation.members]
+        self._kept_mapped: list[object] = []
         self._ending = threading.Lock()  # taken by who ends it, and never given back
         name = foundation.pool.name
         self._values = AtomicValues(site.member.store, foundation.pool.wait_for_store, name, self._rank)
@@ -71,6 +70,14 @@ class ShareMemory(_native.HostGroup):
                 page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",
                 deadline.remaining_s(), meeting.attend if meeting is not None else None,
             )  # fmt: skip
+            try:
+                # Kernels use plain addresses: the memory of a rank that dies stays until the object is destroyed.
+                for rank in foundation.members:
+                    self._kept_mapped.append(foundation.space._view(rank, int(Tier.DRAM), 0, 0))
+            except BaseException:
+                self._kept_mapped.clear()  # whoever keeps the exception keeps us, but not the addresses
+                self._leave()
+                raise
             words = self._departure_words
             _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words)
         except BaseException:

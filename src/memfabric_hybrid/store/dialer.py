@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from memfabric_hybrid import callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.descriptors import above_standard_streams
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
@@ -64,22 +65,23 @@ class Dialer:
     def dial(self, role: int, deadline: Deadline) -> Connection:
         """Tries until the deadline, then TimedOut. NotStarted when the client closes meanwhile."""
         attempts = 0
+        reason = ""  # not the exception: it would keep this frame, and all its callers', alive
         for pause_s in pauses_s():
             attempts += 1
             try:
                 return self.attempt(role, deadline.at)
             except (ConnectionLost, AnswerLate) as error:
-                failure = error
+                reason = str(error)
             if self.closing.wait(min(pause_s, deadline.remaining_s())):
                 raise NotStarted(f"the client of store {self.url} is closed")
             if deadline.expired:
                 break
-        raise self.unreachable(deadline, attempts, failure)
+        raise self.unreachable(deadline, attempts, reason)
 
-    def unreachable(self, deadline: Deadline, attempts: int, last: Exception | None) -> FabricError:
+    def unreachable(self, deadline: Deadline, attempts: int, reason: str) -> FabricError:
         return TimedOut(
             f"store {self.url} could not be reached within {deadline.timeout_s:g} s: tried {attempts} times, "
-            f"last error: {str(last) or 'no answer'}; check that it runs and that the address is right"
+            f"last error: {reason or 'no answer'}; check that it runs and that the address is right"
         )
 
     def attempt(self, role: int, until: float, *, with_hook: bool = True) -> Connection:
@@ -125,7 +127,7 @@ class Dialer:
             raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
         failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
         for family, kind, protocol, _, address in found:
-            dialing = socket.socket(family, kind, protocol)
+            dialing = above_standard_streams(socket.socket(family, kind, protocol))
             try:
                 with self._abortable(dialing):
                     self._connect(dialing, address, until)
@@ -139,7 +141,10 @@ class Dialer:
                 continue
             self._met = Acquaintance(url, connection.incarnation, connection.peer_name)
             return connection
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # which knows this frame: the two would keep each other, and all callers' frames, alive
 
     def _at_door(self, until: float) -> Connection | None:
         """None: we have not met the store yet, or there is no door for us; its address is always good enough."""

@@ -70,7 +70,7 @@ class EventChannel:
         self._retired = False
         self._known_revision = 0
         self._attempts = 0
-        self._last_error: Exception | None = None
+        self._last_error = ""  # as text: an exception would keep frames alive
         self._lost_at: float | None = None  # until the loss was reported
         self._failure: str | None = None  # why the thread is not there any more
 
@@ -255,7 +255,7 @@ class EventChannel:
             )
         with self._changed:
             self._attempts += 1
-            self._last_error = error
+            self._last_error = str(error)
 
     def _let_go(self, connection: Connection) -> None:
         with self._changed:
