@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TextIO
 
 from memfabric_hybrid import settings
@@ -44,7 +42,6 @@ class EdgeHandler(logging.Handler):
         self.extern: ExternLogger | None = None
         self.extern_failures = 0  # exceptions the extern logger raised; they never reach the library
         self._told_of_exit = False
-        self._standard_error = (-1, -1)  # device and file
         self._inside = threading.local()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"))
 
@@ -70,28 +67,25 @@ class EdgeHandler(logging.Handler):
             self._inside.active = False
 
     def _write(self, text: str) -> None:
-        """Not to what only looks like standard error: a program may close it, and its number goes to the next file."""
+        """A line that cannot be written is counted; the program's other handlers still get it."""
         if sys.stderr is None:  # the program was started without one
             return
-        if not self._is_the_programs(sys.stderr):
-            raise OSError("standard error was closed, and its number belongs to something else")
-        sys.stderr.write(text + "\n")
-
-    def _is_the_programs(self, stream: TextIO) -> bool:
         try:
-            number = stream.fileno()
-        except (OSError, ValueError, AttributeError):
-            return True  # an object of the program's own, without a descriptor
-        now = os.fstat(number)
-        if (now.st_dev, now.st_ino) == self._standard_error:
-            return True
-        return not stat.S_ISSOCK(now.st_mode) and now.st_nlink > 0  # a log file is fine, a memory file is not
+            if _is_written_to(sys.stderr):
+                sys.stderr.write(text + "\n")
+            else:
+                Log.lost_lines += 1
+        except (OSError, ValueError):  # closed, full, or its reader is gone
+            Log.lost_lines += 1
 
-    def know_standard_error(self) -> None:
-        """What it is now may be written to whatever it is: a socket of the system's log, for instance."""
-        with suppress(OSError, ValueError, AttributeError):
-            status = os.fstat(sys.stderr.fileno())
-            self._standard_error = (status.st_dev, status.st_ino)
+
+def _is_written_to(stream: TextIO) -> bool:
+    """Not what only has standard error's number: a program may close it, and memory that is created next gets it."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return True  # an object of the program's own, without a descriptor
+    return not os.readlink(f"/proc/self/fd/{number}").startswith("/memfd:")
 
 
 handler = EdgeHandler()
@@ -153,7 +147,6 @@ def set_level(documented: int) -> None:
 def install() -> None:
     """Called once by the package: our handler, and the level of the environment."""
     logging.addLevelName(TRACE, "TRACE")
-    handler.know_standard_error()
     root = logging.getLogger(ROOT)
     if handler not in root.handlers:
         root.addHandler(handler)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chaos.plan import FALSE_SUCCESS_S, SLOTS, VALUES, VALUES_OUTLIVE_THE_STORE
+from chaos.plan import FALSE_SUCCESS_S, SLOTS, VALUES
 
 
 class Field(IntEnum):
@@ -142,5 +142,4 @@ class Board:
             and not self.get(other, Field.DYING)
             and not self.get(other, Field.STOPPED_SINCE)
             and self.get(other, Field.LAST_STOPPED) < since
-            and (VALUES_OUTLIVE_THE_STORE or self.store_lost_at < since)
         ]

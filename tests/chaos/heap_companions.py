@@ -8,7 +8,7 @@ import threading
 import memfabric_hybrid as mf
 from chaos.board import Board
 from chaos.ledger import Ledger, Work
-from chaos.plan import OPERATION_TIMEOUT_S, SLOTS, VALUES, VALUES_OUTLIVE_THE_STORE
+from chaos.plan import OPERATION_TIMEOUT_S, SLOTS, VALUES
 from memfabric_hybrid import shm
 
 
@@ -78,10 +78,8 @@ class ValueWork(Work):
         self.pause(self._random.uniform(0, 0.05))
 
     def _take(self) -> None:
-        # -2014: the store was lost after the request was sent, and what came of it is not known.
-        allowed = (-2002, -2004) if VALUES_OUTLIVE_THE_STORE else (-2002, -2004, -2014)
         value = self.account.call(
-            "value taken", OPERATION_TIMEOUT_S, allowed, lambda: self._heap.atomic_alloc_value(VALUES)
+            "value taken", OPERATION_TIMEOUT_S, (-2002, -2004), lambda: self._heap.atomic_alloc_value(VALUES)
         )
         if value < 0:
             return
@@ -93,7 +91,6 @@ class ValueWork(Work):
 
     def _release(self, value: int) -> None:
         self._board.drop_value(value, self._slot)
-        allowed = (-2004,) if VALUES_OUTLIVE_THE_STORE else (-2004, -2006)
         self.account.call(
-            "value released", OPERATION_TIMEOUT_S, allowed, lambda: self._heap.atomic_release_value(value)
+            "value released", OPERATION_TIMEOUT_S, (-2004,), lambda: self._heap.atomic_release_value(value)
         )

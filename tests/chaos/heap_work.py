@@ -6,7 +6,6 @@ that number decides what follows.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import random
 import threading
@@ -21,7 +20,6 @@ from chaos.heap_companions import SubgroupWork, ValueWork
 from chaos.ledger import RAISED, Ledger, Work
 from chaos.plan import (
     CREATE_TIMEOUT_S,
-    FAILED_CREATE_LEAVES_NOTHING,
     FAREWELL_S,
     HEAP,
     HEAP_BYTES,
@@ -104,8 +102,6 @@ class HeapWork(Work):
         created = self.account.call("shm.create", CREATE_TIMEOUT_S, (RAISED,), create) == 0
         if not created:
             self.account.note(f"no heap: {self.account.sentence}")
-            if not FAILED_CREATE_LEAVES_NOTHING:
-                gc.collect()
         return created
 
     def _destroy(self) -> None:

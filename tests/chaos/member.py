@@ -22,7 +22,7 @@ from chaos.extra_work import ExtraWork
 from chaos.heap_work import HeapWork
 from chaos.ledger import Ledger, Work
 from chaos.loose_work import LooseWork
-from chaos.plan import HANDLERS_RAISE, MAIN_LANE, WORLD
+from chaos.plan import MAIN_LANE, WORLD
 from chaos.pool_work import PoolHome, PoolWork, pool_config
 from chaos.ticker import Ticker
 from chaos.transfer_work import EngineHome, TransferWork
@@ -82,7 +82,7 @@ class EntryWork(Work):
         self.stopping.set()
 
 
-class Interrupted(HANDLERS_RAISE):  # type: ignore[misc, valid-type]
+class Interrupted(Exception):
     """What the raising signal handler raises."""
 
 

@@ -42,27 +42,10 @@ VALUES = 12  # limit of atomic values
 
 POOL, ARENA, PRIVATE, HEAP, LOOSE = 1, 2, 3, 4, 5  # kinds of memory, part of every stamp
 
-# ---- what the product is known not to bear yet: switch it on when it does -------------------------------------------
-
-# A restarted store forgets who has which atomic value, until its holder registers again.
-VALUES_OUTLIVE_THE_STORE = False
-# A `shm.create` that fails because the store is slow leaves its address range taken until garbage is collected.
-FAILED_CREATE_LEAVES_NOTHING = False
-# Mishaps (see `deck`) that are not dealt:
-NOT_YET = frozenset(
-    {
-        "take descriptors",  # calls fail with other codes and exceptions than the documents say
-        "close standard error",  # the next socket or memory file gets its number, and log lines go there
-    }
-)
-# What the handlers of `signals that raise` raise: an `Exception` is taken for a failure of the call by its edge.
-HANDLERS_RAISE: type[BaseException] = BaseException
-
 
 def switched_off() -> frozenset[str]:
-    """Mishaps that are not dealt: MF_CHAOS_WITHOUT (names with commas between) instead of the above narrows down."""
-    chosen = os.environ.get("MF_CHAOS_WITHOUT")
-    return NOT_YET if chosen is None else frozenset(filter(None, chosen.split(",")))
+    """Mishaps that are not dealt: MF_CHAOS_WITHOUT (names with commas between) narrows down what is wrong."""
+    return frozenset(filter(None, os.environ.get("MF_CHAOS_WITHOUT", "").split(",")))
 
 
 def seconds() -> float:

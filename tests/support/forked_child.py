@@ -19,8 +19,6 @@ STACKS_S = 0.5
 CHILDRENS_ID = 2  # the pool of forked children
 WELL, WRONG = 0, 3
 NO_RANK = 0xFFFFFFFF
-# Switch this on when heaps answer -2008 in a forked child; today they answer 0, -2000 or -2003.
-HEAPS_KNOW_THAT_THEY_ARE_INHERITED = False
 
 
 def run_in_child(what: Callable[[], None], tell: Callable[[str], None]) -> None:
@@ -74,7 +72,7 @@ def check_inherited(pool: bm.BigMemory | None, engine: mf.TransferEngine, heap: 
         answers["join"] = pool.join()
         answers["leave"] = pool.leave()
     # The parent may have destroyed it while it forked.
-    if HEAPS_KNOW_THAT_THEY_ARE_INHERITED and heap is not None and "destroyed" not in repr(heap):
+    if heap is not None and "destroyed" not in repr(heap):
         answers["barrier"] = heap.barrier()
         answers["subgroup_barrier"] = heap.subgroup_barrier("forked", 1, 0)
         answers["atomic_alloc_value"] = heap.atomic_alloc_value(8)
