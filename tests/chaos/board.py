@@ -33,7 +33,7 @@ class Field(IntEnum):
     LOOSE = 11
 
 
-_ROWS = SLOTS + 1  # the last one is the store's
+_ROWS = SLOTS
 
 
 class Board:
@@ -66,16 +66,6 @@ class Board:
 
     def add(self, slot: int, field: Field) -> None:
         self._words[slot, field] += 1
-
-    # ---- the store --------------------------------------------------------------------------------------------------
-
-    @property
-    def store_lost_at(self) -> int:
-        """When the store was last away: nanoseconds."""
-        return self.get(SLOTS, Field.DEAD_SINCE)
-
-    def note_store_loss(self) -> None:
-        self.now(SLOTS, Field.DEAD_SINCE)
 
     # ---- who is where -----------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from chaos.plan import SLACK_S
 from chaos.ticker import Ticker
 
 SHORTAGE = (-2001, -2002, -2004, -2014)  # what any call may say while its process gets no descriptors
+NEIGHBOURS_SHORTAGE = (-2002, -2004)  # while another one gets none
 RAISED = -9000  # a call that raises instead of returning codes did so, in the documented way
 
 
@@ -33,9 +34,9 @@ class Underway(NamedTuple):
 class Ledger:
     """The accounts of all threads of this process."""
 
-    def __init__(self, diary: Diary, ticker: Ticker, is_short: Callable[[], bool]) -> None:
+    def __init__(self, diary: Diary, ticker: Ticker, shortage: Callable[[], Collection[int]]) -> None:
         self.diary = diary
-        self.is_short = is_short  # of descriptors
+        self.shortage = shortage  # what calls may say now because somebody has no descriptors
         self.ticker = ticker
         self.accounts: list[Account] = []
         self.ending = False  # from now on calls may fail as they like: their objects are being taken away
@@ -140,7 +141,7 @@ class Account:
         self.sentence = mf.get_last_err_msg()
         if not self.sentence:
             self.violation(f"{kind} returned {code} without a sentence")
-        if code not in allowed and not (code in SHORTAGE and self._ledger.is_short()):
+        if code not in allowed and code not in self._ledger.shortage():
             self.violation(f"{kind} returned {code}, expected {sorted(allowed, reverse=True)}: {self.sentence}")
 
 

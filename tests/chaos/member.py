@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,9 +21,9 @@ from chaos.board import Board, Field
 from chaos.diary import Diary
 from chaos.extra_work import ExtraWork
 from chaos.heap_work import HeapWork
-from chaos.ledger import Ledger, Work
+from chaos.ledger import NEIGHBOURS_SHORTAGE, SHORTAGE, Ledger, Work
 from chaos.loose_work import LooseWork
-from chaos.plan import MAIN_LANE, WORLD
+from chaos.plan import MAIN_LANE, SLOTS, WORLD
 from chaos.pool_work import PoolHome, PoolWork, pool_config
 from chaos.ticker import Ticker
 from chaos.transfer_work import EngineHome, TransferWork
@@ -37,11 +38,12 @@ class Worker:
     """Everything of this process."""
 
     def __init__(self, slot: int, life: int, seed: int, store_url: str, ports: list[int], folder: Path) -> None:
-        board = Board(folder / "board")
+        self.slot = slot
+        self.board = board = Board(folder / "board")
         self.diary = Diary(folder / f"slot-{slot}.{life}.diary", f"slot {slot}.{life} ({os.getpid()})")
         self.store_url = store_url
         self.ticker = Ticker()
-        self.ledger = Ledger(self.diary, self.ticker, lambda: bool(board.get(slot, Field.SHORT_OF_DESCRIPTORS)))
+        self.ledger = Ledger(self.diary, self.ticker, self._shortage)
         self.pools = PoolHome(slot, store_url, board)
         self.engines = EngineHome(slot, ports, board)
 
@@ -62,6 +64,12 @@ class Worker:
             LooseWork(self.engines, self.ledger, own("loose")),
             ExtraWork(self.pools, self.engines, self.ledger, own("extras")),
         ]
+
+    def _shortage(self) -> Collection[int]:
+        if self.board.get(self.slot, Field.SHORT_OF_DESCRIPTORS):
+            return SHORTAGE
+        others = any(self.board.get(slot, Field.SHORT_OF_DESCRIPTORS) for slot in range(SLOTS))
+        return NEIGHBOURS_SHORTAGE if others else ()
 
     def start(self) -> None:
         self.ticker.start()

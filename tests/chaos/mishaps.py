@@ -44,11 +44,9 @@ def play(referee: Referee) -> None:
 
 def _with_the_store(referee: Referee, card: str, choices: random.Random) -> None:
     referee.store_in_trouble = True
-    referee.board.note_store_loss()
 
     def well_again() -> None:
         referee.say("the store is well")
-        referee.board.note_store_loss()
         referee.store_in_trouble = False
 
     if card == "stop the store":

@@ -361,7 +361,7 @@ class Pool:
             if not self._participants.takes_part:
                 return NotHere(), ()
             ours, fds = self._share()
-            duplicates = _duplicates(fds)  # ours may be closed before the answer is sent
+            duplicates = self._duplicates(fds)  # ours may be closed before the answer is sent
             try:
                 self._attach(theirs, enclosed)
             except BaseException:
@@ -369,6 +369,18 @@ class Pool:
                     os.close(fd)
                 raise
             return Accept(ours), duplicates
+
+    def _duplicates(self, fds: Sequence[int]) -> list[int]:
+        """All or none. The neighbour that asked reads the sentence."""
+        duplicates: list[int] = []
+        try:
+            for fd in fds:
+                duplicates.append(os.dup(fd))
+        except OSError as error:
+            for fd in duplicates:
+                os.close(fd)
+            raise resource_failure(f"rank {self._rank} has no descriptor for its answer", error) from error
+        return duplicates
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread)."""
@@ -511,19 +523,6 @@ class Pool:
 
     def _key(self, rank: int) -> str:
         return f"{self.name}/{rank}"
-
-
-def _duplicates(fds: Sequence[int]) -> list[int]:
-    """All or none."""
-    duplicates: list[int] = []
-    try:
-        for fd in fds:
-            duplicates.append(os.dup(fd))
-    except OSError as error:
-        for fd in duplicates:
-            os.close(fd)
-        raise resource_failure("no descriptor for an answer", error) from error
-    return duplicates
 
 
 def _is_about(share: Share, neighbour: Neighbour) -> bool:
