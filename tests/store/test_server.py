@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -134,9 +135,15 @@ def test_a_claimed_length_takes_no_memory(server: StoreServer) -> None:
     for client in clients:
         client.send(HELLO)
     wait_until(lambda: len(server.state._greeted) == 50)
-    for client in clients:
-        client.send(header + bytes(100))
-    wait_until(lambda: sum(peer.reader.pending_bytes for peer in server.peers.values()) == 50 * 105)
+    tracemalloc.start()
+    try:
+        for client in clients:
+            client.send(header + bytes(100))
+        wait_until(lambda: sum(peer.reader.pending_bytes for peer in server.peers.values()) == 50 * 105)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < MAX_REQUEST_FRAME_BYTES, "50 frames are claimed, not one of them was sent"
     for client in clients:
         client.socket.close()
 
