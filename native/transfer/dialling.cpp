@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/interruption.h"
 #include "core/last_error.h"
 #include "transfer/packets.h"
 #include "transfer/session_frames.h"
@@ -89,6 +90,7 @@ Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer
         if (sending == Sending::Sent) break;
         if (sending != Sending::Crowded) return strange(request);
         if (std::chrono::steady_clock::now() >= request.deadline) return crowded(request);
+        if (Interruption::requested()) return Status::Interrupted;
         std::this_thread::sleep_for(kCrowdedPause);  // nothing tells when the kernel takes more
     }
     for (;;) {

@@ -89,13 +89,12 @@ Reception receive_packet(int fd, Packet& packet) {
             int arrived = -1;
             std::memcpy(&arrived, CMSG_DATA(header) + i * sizeof arrived, sizeof arrived);
             packet.fds.emplace_back(arrived);
+            if (!packet.fds.back()) packet.fds_lost = true;  // it came as a standard stream and found no other number
         }
     }
     packet.bytes.resize(static_cast<std::size_t>(got));
-    if ((message.msg_flags & MSG_CTRUNC) != 0) {
-        packet.fds.clear();
-        packet.fds_lost = true;
-    }
+    if ((message.msg_flags & MSG_CTRUNC) != 0) packet.fds_lost = true;
+    if (packet.fds_lost) packet.fds.clear();
     if ((message.msg_flags & MSG_TRUNC) != 0) packet.bytes.clear();  // decodes as malformed
     return Reception::Packet;
 }

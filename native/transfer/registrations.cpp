@@ -69,6 +69,7 @@ Status Registrations::add(std::span<const std::uint64_t> starts, std::span<const
     for (std::size_t i = 0; i < starts.size(); ++i) {
         std::uint64_t& end = ends_[starts[i]];
         end = std::max(end, starts[i] + sizes_bytes[i]);
+        unsettled_.erase(starts[i]);
     }
     publish();
     return Status::Ok;
@@ -77,12 +78,18 @@ Status Registrations::add(std::span<const std::uint64_t> starts, std::span<const
 Status Registrations::remove(std::span<const std::uint64_t> starts) {
     const std::lock_guard lock(mutex_);
     for (const std::uint64_t start : starts) {
-        if (ends_.contains(start)) continue;
+        if (ends_.contains(start) || unsettled_.contains(start)) continue;
         return fail(Status::NotExist, "no registered memory starts at 0x%" PRIx64, start);
     }
     for (const std::uint64_t start : starts) ends_.erase(start);
+    unsettled_.insert(starts.begin(), starts.end());
     publish();
     return Status::Ok;
+}
+
+void Registrations::settle(std::span<const std::uint64_t> starts) {
+    const std::lock_guard lock(mutex_);
+    for (const std::uint64_t start : starts) unsettled_.erase(start);
 }
 
 bool Registrations::remove_inside(std::uint64_t start, std::uint64_t end) {
@@ -112,6 +119,7 @@ void Registrations::show_on(RegistrationPage* page, std::shared_ptr<SegmentOffer
 void Registrations::clear() {
     const std::lock_guard lock(mutex_);
     ends_.clear();
+    unsettled_.clear();
     publish();
 }
 

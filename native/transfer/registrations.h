@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -25,8 +26,10 @@ public:
     // end.
     Status add(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes);
 
-    // Ends every registration that starts at one of the addresses; NotExist, and nothing changed, if one has none.
+    // Ends every registration that starts at one of the addresses; NotExist, and nothing changed, if one has none. Peers
+    // may still be inside: until `settle` says that they have left, the same addresses can be removed again.
     Status remove(std::span<const std::uint64_t> starts);
+    void settle(std::span<const std::uint64_t> starts);
     bool remove_inside(std::uint64_t start, std::uint64_t end);  // whatever touches the range; false if nothing did
     bool has(std::uint64_t start) const;
     std::size_t count() const;
@@ -42,6 +45,7 @@ private:
 
     mutable std::mutex mutex_;
     std::map<std::uint64_t, std::uint64_t> ends_;  // start → end
+    std::set<std::uint64_t> unsettled_;            // starts that were removed and not settled yet
     RegistrationPage* page_ = nullptr;
     std::shared_ptr<SegmentOffers> offers_;
 };

@@ -189,7 +189,9 @@ Status TransferEngine::register_memory(std::span<const std::uint64_t> starts,
 Status TransferEngine::unregister_memory(std::span<const std::uint64_t> starts) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     if (const Status status = registrations_.remove(starts); status != Status::Ok) return status;
-    return wait_for_visitors("memory was unregistered");
+    const Status status = wait_for_visitors("memory was unregistered");
+    if (status == Status::Ok) registrations_.settle(starts);
+    return status;
 }
 
 // The registration has ended already; what can fail is only to see its last users leave.
@@ -204,7 +206,7 @@ Status TransferEngine::wait_for_visitors(const char* what) {
     if (Interruption::requested()) return Status::Interrupted;
     return fail(Status::Timeout,
                 "%s, but process %d is still inside a transfer that began before; do not free it until that process "
-                "goes on or ends",
+                "goes on or ends: the same call again tells",
                 what, static_cast<int>(late));
 }
 

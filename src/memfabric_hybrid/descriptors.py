@@ -29,9 +29,20 @@ def allow_enough() -> None:
     _log.info("this process may have %d descriptors now, %d before; a cluster of 1024 needs %d", allowed, soft, ENOUGH)
 
 
+def open_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:
+    """A new socket at a number that may be ours."""
+    made = socket.socket(family, kind, protocol)
+    try:
+        return above_standard_streams(made)
+    except OSError:
+        made.close()
+        raise
+
+
 def above_standard_streams(made: socket.socket) -> socket.socket:
-    """The same socket at a number that may be ours. The one that was given is not to be used any more."""
+    """The same socket at a number that may be ours; the one that was given is closed. OSError: nothing has changed."""
     if made.fileno() >= LOWEST_OWN:
         return made
-    with made:
-        return socket.socket(fileno=fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))
+    moved = socket.socket(fileno=fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))
+    made.close()
+    return moved

@@ -35,7 +35,7 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import above_standard_streams
+from memfabric_hybrid.descriptors import above_standard_streams, open_socket
 from memfabric_hybrid.errors import Code, resource_failure
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.service_thread import ServiceThread
@@ -203,7 +203,7 @@ class Exchange:
 
     def _connect(self, neighbour: Neighbour, deadline: Deadline) -> _Connection | None:
         try:
-            sock = above_standard_streams(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC))
+            sock = open_socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         except OSError as error:
             raise resource_failure(f"rank {neighbour.rank} of this host cannot be asked", error) from error
         try:
@@ -268,7 +268,7 @@ class Exchange:
 
     def _accept(self) -> None:
         try:
-            sock = above_standard_streams(self._accepted())
+            sock = self._accepted()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._pause(error)
@@ -284,16 +284,24 @@ class Exchange:
         self._epoll.register(sock.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
 
     def _accepted(self) -> socket.socket:
+        sock = self._with_spare_fd(lambda: self._listener.accept()[0])
+        try:
+            return self._with_spare_fd(lambda: above_standard_streams(sock))
+        except OSError:
+            sock.close()
+            raise
+
+    def _with_spare_fd(self, make: Callable[[], socket.socket]) -> socket.socket:
         """Out of descriptors, a spare one lets one neighbour in: it gets an answer that says so."""
         try:
-            return self._listener.accept()[0]
+            return make()
         except OSError as error:
             if error.errno != errno.EMFILE or self._spare_fd < 0:
                 raise
             os.close(self._spare_fd)
             self._spare_fd = -1
             self._ticking = True
-            return self._listener.accept()[0]
+            return make()
 
     def _pause(self, error: OSError) -> None:
         log.warning(

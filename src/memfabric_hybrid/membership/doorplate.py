@@ -13,7 +13,7 @@ import socket
 from contextlib import suppress
 
 from memfabric_hybrid import logs
-from memfabric_hybrid.descriptors import above_standard_streams
+from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import Duplicated
 from memfabric_hybrid.peer_user import is_our_user, peer_credentials
 
@@ -57,7 +57,7 @@ def _variant(name: str, number: int) -> str:
 
 def _bound(name: str) -> socket.socket | None:
     kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    listener = above_standard_streams(socket.socket(socket.AF_UNIX, kind))
+    listener = open_socket(socket.AF_UNIX, kind)
     try:
         listener.bind("\0" + name)
         listener.listen(1024)

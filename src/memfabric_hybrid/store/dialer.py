@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from memfabric_hybrid import callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import above_standard_streams
+from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
@@ -127,7 +127,7 @@ class Dialer:
             raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
         failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
         for family, kind, protocol, _, address in found:
-            dialing = above_standard_streams(socket.socket(family, kind, protocol))
+            dialing = open_socket(family, kind, protocol)
             try:
                 with self._abortable(dialing):
                     self._connect(dialing, address, until)

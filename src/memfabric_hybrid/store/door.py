@@ -11,14 +11,14 @@ import socket
 import zlib
 
 from memfabric_hybrid import settings
-from memfabric_hybrid.descriptors import above_standard_streams
+from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.store.listeners import BACKLOG
 
 
 def open_door(incarnation: str) -> socket.socket:
     """Listening, for the server."""
-    door = above_standard_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    door = open_socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         door.bind(_name(incarnation))
         door.listen(BACKLOG)
@@ -31,7 +31,7 @@ def open_door(incarnation: str) -> socket.socket:
 
 def knock(incarnation: str) -> socket.socket | None:
     """Connected, for a client; None: no such door on this host, or not one of our user's (or root's). Never waits."""
-    knocking = above_standard_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    knocking = open_socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         knocking.setblocking(False)
         knocking.connect(_name(incarnation))

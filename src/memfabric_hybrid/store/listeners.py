@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from memfabric_hybrid.descriptors import above_standard_streams
+from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import FabricError, InvalidParam, ResourceInUse
 from memfabric_hybrid.store.url import StoreUrl, check_is_tcp
 
@@ -46,7 +46,7 @@ def _addresses(url: StoreUrl) -> list[tuple[socket.AddressFamily, tuple[str, int
 
 
 def _listener(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
-    listener = above_standard_streams(socket.socket(family, socket.SOCK_STREAM))
+    listener = open_socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # never SO_REUSEPORT: one address, one store
         if family == socket.AF_INET6:
