@@ -212,12 +212,13 @@ def failure_of(code: int, sentence: str) -> FabricError:
     return (meaning.error or FabricError)(sentence)
 
 
-SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))  # of this process or the machine, not mistakes
+_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS)  # the last: too many are on their way
+SHORTAGES = frozenset((*_OF_DESCRIPTORS, errno.ENOMEM))  # of this process or the machine, not mistakes
 
 
 def resource_failure(what: str, error: OSError) -> FabricError:
     """What it means that the system refused something: `what` begins the sentence."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in _OF_DESCRIPTORS:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return NoResources(f"{what}: {error.strerror}; raise the limit of open files (ulimit -n, now {limit})")
     if error.errno == errno.ENOMEM:

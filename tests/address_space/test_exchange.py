@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
@@ -19,10 +21,12 @@ from memfabric_hybrid.address_space.messages import (
     Done,
     NotHere,
     Offer,
+    Refuse,
     Withdraw,
     decode_request,
     encode,
 )
+from memfabric_hybrid.errors import Code, NoResources
 from support.neighbours import THEIRS, House, Puppet, beside, memory_file, share
 
 pytestmark = pytest.mark.plain_user
@@ -89,6 +93,34 @@ def test_no_descriptors_stay_open_after_many_offers(houses: Callable[[int], Hous
     while (now := len(os.listdir("/proc/self/fd"))) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert now <= before
+
+
+@pytest.mark.parametrize("direction", ["asks", "answers"])
+def test_a_kernel_that_takes_no_more_descriptors_ends_no_link(
+    direction: str, houses: Callable[[int], House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain user may have only so many on their way: who asks hears it, and nobody counts as dead."""
+    me, other = houses(MINE), houses(THEIRS)
+    assert me.ask(other.neighbour()) == [Accept(share(THEIRS))]
+    send = packets.send
+
+    def crowded(sock: socket.socket, packet: bytes, fds: Sequence[int], flags: int = 0) -> None:
+        if fds and (threading.current_thread() is threading.main_thread()) == (direction == "asks"):
+            raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+        send(sock, packet, fds, flags)
+
+    monkeypatch.setattr(packets, "send", crowded)
+    if direction == "asks":
+        with pytest.raises(NoResources, match="ulimit"):
+            me.ask(other.neighbour())
+    else:
+        (answer,) = me.ask(other.neighbour())
+        assert isinstance(answer, Refuse)
+        assert answer.code == Code.NO_RESOURCES
+        assert "ulimit" in answer.sentence
+    monkeypatch.undo()
+    assert me.ask(other.neighbour()) == [Accept(share(THEIRS))]
+    assert (me.lost, other.lost) == ([], [])
 
 
 def test_late_answer_is_not_taken_for_the_next_one(houses: Callable[[int], House], puppet: Puppet) -> None:

@@ -196,6 +196,8 @@ class Exchange:
             log.warning("rank %d of this host reads nothing, and its queue is full; it was not asked", neighbour.rank)
             return None
         except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:  # no fault of the link, whose end would be taken for a death
+                raise resource_failure(f"rank {neighbour.rank} of this host cannot be shown memory", error) from error
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             self._end(connection)
             return None
@@ -367,8 +369,7 @@ class Exchange:
             answer, answer_fds = judged or (_unknown(asked.request), ())
             if not isinstance(answer, (Refuse, NotHere)):
                 connection.instance = asked.request.instance
-            head = asked.packet.content[: _sequence.size]
-            packets.send(connection.sock, head + encode(answer), answer_fds, socket.MSG_DONTWAIT)
+            _send_answer(connection.sock, asked.packet.content[: _sequence.size], answer, answer_fds)
         except OSError as error:
             log.info("a neighbour's connection is over: %s", error)
             return False
@@ -485,6 +486,16 @@ class Exchange:
         os.close(self._wake_fd)
         if self._spare_fd >= 0:
             os.close(self._spare_fd)
+
+
+def _send_answer(sock: socket.socket, head: bytes, answer: Answer, fds: Sequence[int]) -> None:
+    try:
+        packets.send(sock, head + encode(answer), fds, socket.MSG_DONTWAIT)
+    except OSError as error:
+        if error.errno != errno.ETOOMANYREFS:
+            raise
+        failure = resource_failure("the rank that was asked cannot show its memory", error)
+        packets.send(sock, head + encode(Refuse(int(failure.code), str(failure))), (), socket.MSG_DONTWAIT)
 
 
 def _without_descriptors(who: str) -> Refuse:
