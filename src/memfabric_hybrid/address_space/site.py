@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memfabric_hybrid.address_space.pool import Pool
 
 log = logs.get(__name__)
-LAST_MOMENT_S = 0.2  # for threads to end that have nothing more to wait for
+LAST_MOMENT_S = 0.5  # for threads that wait for nothing any more; the program's may keep the interpreter busy
 
 
 class Site:

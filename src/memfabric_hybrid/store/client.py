@@ -33,6 +33,7 @@ from memfabric_hybrid.store.watchings import Watching
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
 FAREWELL_S = 1.0
+THREAD_ENDS_S = 0.5  # it waits for nothing any more, but threads of the program may keep the interpreter busy
 MOMENT_S = 0.1  # beyond a farewell that others have used up, for all last words together: a store answers faster
 
 _log = logs.get(__name__)
@@ -120,7 +121,7 @@ class StoreClient(Participant):
         self._tell(m.Goodbye())
         self._dialer.close()
         self._pool.close()
-        self._channel.close(Deadline(max(MOMENT_S, self._last_words().remaining_s())))
+        self._channel.close(Deadline(max(THREAD_ENDS_S, self._last_words().remaining_s())))
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
