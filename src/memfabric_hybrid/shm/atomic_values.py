@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotConnected, NotExist, TimedOut
-from memfabric_hybrid.store import OtherIncarnation, Refusal, Store
+from memfabric_hybrid.store import Refusal, Store
 
 log = logs.get(__name__)
 
@@ -28,6 +28,7 @@ class AtomicValues:
         self._taking = threading.Lock()  # one thread at a time: what one gives back must not be the other's
         self._lock = threading.Lock()  # guards what is held; for moments
         self._held: set[int] = set()
+        self._doubtful: set[int] = set()  # asked for and not answered: the store may have noted them as ours
 
     def take(self, limit: int, deadline: Deadline) -> int:
         """The lowest free value below `limit`, which is ours until `release`."""
@@ -42,6 +43,7 @@ class AtomicValues:
 
     def _take(self, limit: int, deadline: Deadline) -> int:
         while True:
+            self._give_back_doubtful(deadline)
             incarnation = self._whole_store(deadline)
             taken = {
                 int(key.removeprefix(self._prefix))
@@ -50,21 +52,20 @@ class AtomicValues:
             free = next((value for value in range(limit) if value not in taken), None)
             if free is None:
                 raise NoResources(f"all {limit} values are in use; release one or raise the limit")
+            with self._lock:
+                self._doubtful.add(free)
             try:
                 won, _ = self._store.compare_and_set(
                     self._key(free), None, self._owner, deadline=deadline, ephemeral=True, incarnation=incarnation
                 )
-            except OtherIncarnation as restarted:
-                log.debug("a value is asked for again: %s", restarted)
+            except NotConnected as lost:  # restarted, or lost before it answered: nobody shall have got it that way
+                log.debug("a value is asked for again: %s", lost)
                 continue
-            except NotConnected as unknown:  # the store was lost before it answered: nobody shall have got it that way
-                log.debug("a value is asked for again: %s", unknown)
-                self._give_back(free, deadline)
-                continue
-            if won:
-                with self._lock:
+            with self._lock:
+                self._doubtful.discard(free)
+                if won:
                     self._held.add(free)
-                return free
+                    return free
 
     def refused(self, refusals: Sequence[Refusal]) -> None:
         """Values of ours that somebody else has since the store was away (store's event thread)."""
@@ -75,12 +76,17 @@ class AtomicValues:
                     self._held.discard(int(number))
                 log.error("value %s belongs to another rank now: %s", number, refusal.sentence)
 
-    def _give_back(self, value: int, deadline: Deadline) -> None:
-        """Perhaps we have it without knowing it."""
-        try:
-            self._store.delete(self._key(value), deadline=deadline)
-        except Duplicated as others:
-            log.debug("value %d is another rank's: %s", value, others)
+    def _give_back_doubtful(self, deadline: Deadline) -> None:
+        """Perhaps we have some without knowing it."""
+        with self._lock:
+            doubtful = list(self._doubtful)
+        for value in doubtful:
+            try:
+                self._store.delete(self._key(value), deadline=deadline)
+            except Duplicated as others:
+                log.debug("value %d is another rank's: %s", value, others)
+            with self._lock:
+                self._doubtful.discard(value)
 
     def release(self, value: int, deadline: Deadline) -> None:
         with self._lock:
@@ -94,6 +100,7 @@ class AtomicValues:
             held, self._held = self._held, set()
         for value in held:
             self._store.delete(self._key(value), deadline=deadline)
+        self._give_back_doubtful(deadline)
 
     def _key(self, value: int) -> str:
         return f"{self._prefix}{value}"
