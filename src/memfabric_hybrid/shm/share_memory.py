@@ -74,12 +74,14 @@ class ShareMemory(_native.HostGroup):
                 # Kernels use plain addresses: the memory of a rank that dies stays until the object is destroyed.
                 for rank in foundation.members:
                     self._kept_mapped.append(foundation.space._view(rank, int(Tier.DRAM), 0, 0))
+                words = self._departure_words
+                _native.kernel_table_enter(
+                    self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words
+                )
             except BaseException:
                 self._kept_mapped.clear()  # whoever keeps the exception keeps us, but not the addresses
                 self._leave()
                 raise
-            words = self._departure_words
-            _native.kernel_table_enter(self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words)
         except BaseException:
             self._exits.close(Deadline(FAREWELL_S))
             raise
