@@ -93,7 +93,7 @@ Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds i
     if (pulse->socket_fd < 0) {
         return fail(Status::InvalidParam, "cannot send heartbeats on file descriptor %d: %s", fd, std::strerror(errno));
     }
-    pulse->stop_fd = eventfd(0, EFD_CLOEXEC);
+    pulse->stop_fd = above_standard_streams(eventfd(0, EFD_CLOEXEC));
     if (pulse->stop_fd < 0) {
         return fail(Status::NoResources, "cannot make an eventfd for heartbeats: %s", std::strerror(errno));
     }

@@ -7,8 +7,11 @@ closed them: what it prints must not arrive on our sockets.
 from __future__ import annotations
 
 import fcntl
+import os
 import resource
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from memfabric_hybrid import logs
 
@@ -39,10 +42,39 @@ def open_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:
         raise
 
 
+def duplicate(fd: int) -> int:
+    """Another descriptor of the same file, at a number that may be ours."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN)
+
+
+def own(made: int) -> int:
+    """The same file at a number that may be ours. The one that was given is gone either way."""
+    if made >= LOWEST_OWN:
+        return made
+    try:
+        return duplicate(made)
+    finally:
+        os.close(made)
+
+
 def above_standard_streams(made: socket.socket) -> socket.socket:
     """The same socket at a number that may be ours; the one that was given is closed. OSError: nothing has changed."""
     if made.fileno() >= LOWEST_OWN:
         return made
-    moved = socket.socket(fileno=fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))
+    moved = socket.socket(fileno=duplicate(made.fileno()))
     made.close()
     return moved
+
+
+@contextmanager
+def streams_occupied() -> Iterator[None]:
+    """What is opened meanwhile gets numbers that may be ours: for others' objects, which cannot be moved afterwards."""
+    occupied: list[int] = []
+    try:
+        while (fd := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) < LOWEST_OWN:
+            occupied.append(fd)
+        os.close(fd)
+        yield
+    finally:
+        for fd in occupied:
+            os.close(fd)

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import clock, logs
+from memfabric_hybrid import clock, descriptors, logs
 from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
@@ -113,10 +113,10 @@ class Exchange:
         self._closed = False
         self._ticking = False
         self._waiting: dict[int, _Connection] = {}  # with a deferred request, by descriptor (exchange thread)
-        self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # -1: it had to make way for a connection
+        self._spare_fd = _open_spare()  # -1: it had to make way for a connection
         self._paused = False  # nobody is let in, for want of descriptors
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll = select.epoll()
+        self._wake_fd = descriptors.own(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self._epoll = _open_epoll()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
         self._thread = ServiceThread("memfabric-exchange", self._run, self._fail)
@@ -318,7 +318,7 @@ class Exchange:
         """True while descriptors are short."""
         if self._spare_fd < 0:
             try:
-                self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                self._spare_fd = _open_spare()
             except OSError:
                 return True
         if self._paused:
@@ -496,6 +496,18 @@ def _send_answer(sock: socket.socket, head: bytes, answer: Answer, fds: Sequence
             raise
         failure = resource_failure("the rank that was asked cannot show its memory", error)
         packets.send(sock, head + encode(Refuse(int(failure.code), str(failure))), (), socket.MSG_DONTWAIT)
+
+
+def _open_spare() -> int:
+    return descriptors.own(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _open_epoll() -> select.epoll:
+    made = select.epoll()
+    if made.fileno() >= descriptors.LOWEST_OWN:
+        return made
+    with made:
+        return select.epoll.fromfd(descriptors.duplicate(made.fileno()))
 
 
 def _without_descriptors(who: str) -> Refuse:

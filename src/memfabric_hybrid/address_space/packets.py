@@ -7,13 +7,12 @@ inheritable, and whoever must not wait would.
 from __future__ import annotations
 
 import array
-import fcntl
 import os
 import socket
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from memfabric_hybrid.descriptors import LOWEST_OWN
+from memfabric_hybrid import descriptors
 
 MAX_FDS = 253  # the kernel's limit for one message
 _INT = array.array("i").itemsize
@@ -60,12 +59,8 @@ def _above_standard_streams(fds: Iterable[int]) -> tuple[list[int], bool]:
     ours: list[int] = []
     lost = False
     for fd in fds:
-        if fd >= LOWEST_OWN:
-            ours.append(fd)
-            continue
         try:
-            ours.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN))
+            ours.append(descriptors.own(fd))
         except OSError:
             lost = True
-        os.close(fd)
     return ours, lost

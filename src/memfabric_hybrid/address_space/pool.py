@@ -35,6 +35,7 @@ from memfabric_hybrid.address_space.participants import JoinFact, Participants, 
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.descriptors import duplicate
 from memfabric_hybrid.errors import (
     Code,
     FabricError,
@@ -375,7 +376,7 @@ class Pool:
         duplicates: list[int] = []
         try:
             for fd in fds:
-                duplicates.append(os.dup(fd))
+                duplicates.append(duplicate(fd))
         except OSError as error:
             for fd in duplicates:
                 os.close(fd)

@@ -20,6 +20,7 @@ from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layo
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.descriptors import duplicate
 from memfabric_hybrid.errors import (
     FabricError,
     InvalidParam,
@@ -104,7 +105,7 @@ class ControlPages:
                 return
             replaced = self._fds.get(rank)
             try:
-                self._fds[rank] = os.dup(fds[0])
+                self._fds[rank] = duplicate(fds[0])
             except OSError as error:
                 raise resource_failure(f"the control page of rank {rank} cannot be kept", error) from error
             if replaced is not None:
@@ -114,7 +115,7 @@ class ControlPages:
     def chosen(self, rank: int) -> Iterator[int]:
         """The page of that rank; afterwards the others are closed. Ours stays: neighbours may be shown it again."""
         with self._lock:
-            page = os.dup((self._fds or {})[rank])
+            page = duplicate((self._fds or {})[rank])
         try:
             yield page
         finally:

@@ -58,6 +58,9 @@ class _Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         connection = self.transport.get_extra_info("socket")
+        if connection.fileno() < descriptors.LOWEST_OWN:
+            self.server.move(self.transport, connection.fileno())
+            return
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -127,6 +130,7 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
+        self._moving: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
         """InvalidParam: not an address of this machine. ResourceInUse: taken."""
@@ -136,17 +140,18 @@ class StoreServer:
         if self._has_door:
             self._add_door()
         descriptors.allow_enough()
-        self._loop = _new_loop()
-        self._loop.set_exception_handler(_log_failure)
-        serving: concurrent.futures.Future[None] = concurrent.futures.Future()
-        thread = ServiceThread(f"store {self.url}", lambda: self._run(serving), self._fail)
-        try:
-            thread.start()
-        except BaseException:
-            self._close_all()
-            raise
-        self._thread = thread
-        serving.result()
+        with descriptors.streams_occupied():
+            self._loop = _new_loop()
+            self._loop.set_exception_handler(_log_failure)
+            serving: concurrent.futures.Future[None] = concurrent.futures.Future()
+            thread = ServiceThread(f"store {self.url}", lambda: self._run(serving), self._fail)
+            try:
+                thread.start()
+            except BaseException:
+                self._close_all()
+                raise
+            self._thread = thread
+            serving.result()
         _log.info("store %s serves at %s", self.state.incarnation, self.url)
 
     def stop(self) -> None:
@@ -206,15 +211,25 @@ class StoreServer:
         self.failure = reason
 
     async def _accept(self) -> list[asyncio.AbstractServer]:
-        def peer() -> _Peer:
-            return _Peer(self, next(self._numbers))
-
         return [
-            await self._loop.create_unix_server(peer, sock=listener)
+            await self._loop.create_unix_server(self._new_peer, sock=listener)
             if listener.family == socket.AF_UNIX
-            else await self._loop.create_server(peer, sock=listener)
+            else await self._loop.create_server(self._new_peer, sock=listener)
             for listener in self._listeners
         ]
+
+    def _new_peer(self) -> _Peer:
+        return _Peer(self, next(self._numbers))
+
+    def move(self, accepted: asyncio.Transport, number: int) -> None:
+        """A new connection whose number is not ours to keep: the program has closed that stream."""
+        moved = socket.socket(fileno=descriptors.duplicate(number))
+        accepted.abort()  # nothing was read from it
+        if _uvloop_error is None:
+            self._loop.call_soon(os.close, number)  # after the abort; uvloop itself never closes 0 to 2
+        task = self._loop.create_task(self._loop.connect_accepted_socket(self._new_peer, moved))
+        self._moving.add(task)  # the loop itself keeps no task
+        task.add_done_callback(self._moving.discard)
 
     async def _shut_down(self, acceptors: list[asyncio.AbstractServer]) -> None:
         for acceptor in acceptors:
