@@ -9,13 +9,10 @@ ERROR, because the interface promises codes.
 from __future__ import annotations
 
 import functools
-import signal
-import threading
-import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from memfabric_hybrid import _native, forks, logs
+from memfabric_hybrid import _native, forks, logs, signal_handlers
 from memfabric_hybrid.errors import SHORTAGES, Code, FabricError, resource_failure
 
 P = ParamSpec("P")
@@ -35,13 +32,8 @@ def record(failure: Exception) -> Code:
     return Code.ERROR
 
 
-def _is_signal_handlers(failure: Exception) -> bool:
-    """Whether a signal handler raised it: one of its frames runs the code of one."""
-    if isinstance(failure, FabricError) or threading.current_thread() is not threading.main_thread():
-        return False
-    handlers = (signal.getsignal(number) for number in signal.valid_signals())
-    codes = {getattr(handler, "__code__", None) for handler in handlers if callable(handler)} - {None}
-    return bool(codes) and any(frame.f_code in codes for frame, _ in traceback.walk_tb(failure.__traceback__))
+def _is_programs(failure: Exception) -> bool:
+    return not isinstance(failure, FabricError) and signal_handlers.raised(failure)
 
 
 def returns_code(function: Callable[P, None]) -> Callable[P, int]:
@@ -55,7 +47,7 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
         except TypeError:
             raise
         except Exception as failure:
-            if _is_signal_handlers(failure):
+            if _is_programs(failure):
                 raise
             return int(record(failure))
         return 0
@@ -76,7 +68,7 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
             except TypeError:
                 raise
             except Exception as failure:
-                if _is_signal_handlers(failure):
+                if _is_programs(failure):
                     raise
                 record(failure)
                 return on_failure

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import clock, descriptors, logs
+from memfabric_hybrid import clock, descriptors, logs, signal_handlers
 from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
@@ -192,10 +192,12 @@ class Exchange:
         try:
             connection.sock.settimeout(deadline.remaining_s() or 0.001)
             packets.send(connection.sock, packet, fds)
-        except TimeoutError:
+        except TimeoutError as error:
+            signal_handlers.pass_on(error)
             log.warning("rank %d of this host reads nothing, and its queue is full; it was not asked", neighbour.rank)
             return None
         except OSError as error:
+            signal_handlers.pass_on(error)
             if error.errno == errno.ETOOMANYREFS:  # no fault of the link, whose end would be taken for a death
                 raise resource_failure(f"rank {neighbour.rank} of this host cannot be shown memory", error) from error
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
@@ -213,8 +215,9 @@ class Exchange:
             sock.connect("\0" + neighbour.exchange_name)
             check_user(sock)
         except OSError as error:
-            log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             sock.close()
+            signal_handlers.pass_on(error)
+            log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
             return None
         connection = _Connection(sock, neighbour.instance, outgoing=True)
         with self._lock:
@@ -227,7 +230,8 @@ class Exchange:
         """The reply; "stale" for the answer to an earlier, abandoned request; "lost" when the neighbour is gone."""
         try:
             packet = packets.receive(connection.sock, MAX_PACKET)
-        except OSError:
+        except OSError as error:
+            signal_handlers.pass_on(error)
             return "lost"
         content, reply = packet.content, None
         try:

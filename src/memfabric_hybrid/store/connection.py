@@ -12,7 +12,7 @@ import socket
 import struct
 from collections import deque
 
-from memfabric_hybrid import clock
+from memfabric_hybrid import clock, signal_handlers
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import KIB, MAX_REPLY_FRAME_BYTES, MIB
 from memfabric_hybrid.store.messages import DECODE_ERRORS, ServerMessage, decode_answer, decode_server_message
@@ -37,9 +37,19 @@ class AnswerLate(Exception):
 
 def lost_or_late(error: BaseException) -> BaseException:
     """What the failure of a native exchange means here."""
+    if signal_handlers.raised(error):
+        return error
     if isinstance(error, TimeoutError):
         return AnswerLate()
     return ConnectionLost(str(error)) if isinstance(error, (OSError, FrameError)) else error
+
+
+def _lost(error: OSError) -> BaseException:
+    return error if signal_handlers.raised(error) else ConnectionLost(str(error))
+
+
+def _never_left(error: OSError) -> BaseException:
+    return error if signal_handlers.raised(error) else NeverLeft(str(error))
 
 
 class Connection:
@@ -66,19 +76,21 @@ class Connection:
         data = HEADER.pack(len(payload), VERSION) + payload
         try:
             sent = self._socket.send(data)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            signal_handlers.pass_on(error)
             sent = 0
         except OSError as error:
-            raise NeverLeft(str(error)) from None
+            raise _never_left(error) from None
         if sent != len(data):
             self.send(memoryview(data)[sent:], until)
         try:
             received = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            signal_handlers.pass_on(error)
             self._limit_wait(until)  # first: another whole wait could be as long again as the time allowed
             return self.receive(until)
         except OSError as error:
-            raise ConnectionLost(str(error)) from None
+            raise _lost(error) from None
         if len(received) > HEADER_BYTES:
             size_bytes, version = HEADER.unpack_from(received)
             if size_bytes == len(received) - HEADER_BYTES and version == VERSION:
@@ -95,10 +107,11 @@ class Connection:
             self._limit_wait(until)
             try:
                 sent = self._socket.send(data)
-            except BlockingIOError:
+            except BlockingIOError as error:
+                signal_handlers.pass_on(error)
                 continue
             except OSError as error:
-                raise NeverLeft(str(error)) from None
+                raise _never_left(error) from None
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
@@ -108,10 +121,11 @@ class Connection:
         while not self._arrived:
             try:
                 self._take(self._socket.recv(MIB if self._reader.pending_bytes else RECEIVE_BYTES))
-            except BlockingIOError:
+            except BlockingIOError as error:
+                signal_handlers.pass_on(error)
                 self._limit_wait(until)
             except OSError as error:
-                raise ConnectionLost(str(error)) from None
+                raise _lost(error) from None
         try:
             return decode_server_message(self._arrived.popleft())
         except FrameError as error:
@@ -133,10 +147,11 @@ class Connection:
         """NeverLeft if the store has closed the connection meanwhile, or sent what nobody asked for."""
         try:
             unexpected = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            signal_handlers.pass_on(error)
             return
         except OSError as error:
-            raise NeverLeft(str(error)) from None
+            raise _never_left(error) from None
         raise NeverLeft("the store sent what nobody asked for" if unexpected else "the store closed the connection")
 
     def abort(self) -> None:

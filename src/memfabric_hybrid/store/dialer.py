@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from memfabric_hybrid import callbacks, clock, logs
+from memfabric_hybrid import callbacks, clock, logs, signal_handlers
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
@@ -124,6 +124,7 @@ class Dialer:
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except OSError as error:
+            signal_handlers.pass_on(error)
             raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
         failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
         for family, kind, protocol, _, address in found:
@@ -171,6 +172,7 @@ class Dialer:
             yield
         except OSError as error:
             dialing.close()
+            signal_handlers.pass_on(error)
             raise ConnectionLost(str(error)) from None
         except BaseException:
             dialing.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import zlib
 
-from memfabric_hybrid import settings
+from memfabric_hybrid import settings, signal_handlers
 from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.peer_user import check_user
 from memfabric_hybrid.store.listeners import BACKLOG
@@ -36,8 +36,9 @@ def knock(incarnation: str) -> socket.socket | None:
         knocking.setblocking(False)
         knocking.connect(_name(incarnation))
         check_user(knocking)
-    except OSError:
+    except OSError as error:
         knocking.close()
+        signal_handlers.pass_on(error)
         return None
     return knocking
 
