@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -18,6 +20,7 @@ from memfabric_hybrid.membership import doorplate
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.peer_user import peer_credentials
+from support.workers import Cluster
 
 pytestmark = pytest.mark.plain_user
 
@@ -119,3 +122,68 @@ def test_idle_queue_has_no_thread() -> None:
     queue = CallQueue("test queue")
     assert threading.active_count() == before
     queue.close(Deadline(10))
+
+
+# ---- names that other users sit on ----------------------------------------------------------------------------------
+
+
+SQUATTER = """
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+squatted = []
+for name in sys.argv[1:]:
+    squatted.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    squatted[-1].bind("\\0" + name)
+    squatted[-1].listen()
+print("sits", flush=True)
+sys.stdin.read()
+"""
+root_only = pytest.mark.needs_root("only root can start processes of other users")
+
+
+@contextmanager
+def squatted(*names: str) -> Iterator[int]:
+    """Another user listens at these names; the pid."""
+    command = [sys.executable, "-I", "-S", "-c", SQUATTER, *names]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as squatter:
+        assert squatter.stdin is not None
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == "sits\n"
+        try:
+            yield squatter.pid
+        finally:
+            squatter.stdin.close()
+
+
+@root_only
+def test_name_that_another_user_sits_on_is_replaced_and_the_log_says_who(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with squatted(name) as pid:
+        with doorplate.hang(name):
+            assert f"'{name}' is held by process {pid} of user 65534" in capsys.readouterr().err
+            with pytest.raises(Duplicated, match=rf"pid {os.getpid()}"):  # still one living process for one rank
+                doorplate.hang(name)
+        doorplate.hang(name).close()
+
+
+@root_only
+def test_name_with_all_its_variants_taken_by_another_user_is_no_rank(name: str) -> None:
+    everything = [name, *(f"{name}/{number}" for number in range(1, doorplate.VARIANTS))]
+    with squatted(*everything), pytest.raises(Duplicated, match=name):
+        doorplate.hang(name)
+
+
+@root_only
+def test_members_whose_names_another_user_sits_on_find_each_other(store_url: str) -> None:
+    with Cluster(3, "support.pool_worker") as cluster:
+        assert cluster.call(2, "enter", store_url, 2, start_store_only=True) == (0, "")
+        port = store_url.rpartition(":")[2]
+        names = [doorplate.doorplate_name(f"bm@127.0.0.1:{port}", rank) for rank in range(2)]
+        with squatted(*names) as pid:
+            ranks = cluster.call_all("take_part", store_url, 2, settings={"start_store": False}, indices=(0, 1))
+            assert sorted(ranks) == [0, 1]
+            for index in (0, 1):
+                assert f"is held by process {pid} of user 65534" in cluster.output(index)
+            assert cluster.call(0, "write", ranks[1], 0, b"to the other") == (0, "")
+            assert cluster.call(1, "load", ranks[1], 0, 12) == b"to the other"
