@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from support.programs import run_python
+from support.workers import Cluster
 
 SEEN, UNSEEN, BY_C = "seen", "unseen", "by C"
 
@@ -170,6 +171,56 @@ def test_a_child_has_no_part_in_what_it_inherits(capability: str, kind: str, sto
 @pytest.mark.parametrize("kind", [SEEN, UNSEEN, BY_C])
 def test_a_child_cannot_use_its_parents_engine(kind: str) -> None:
     run_forking(ENGINE, kind)
+
+
+FORKING_RANK = """
+import os
+import memfabric_hybrid as mf
+from support import forked_child
+from support.heap_worker import *
+
+def refused(call):
+    mf.get_and_clear_last_err_msg()
+    try:
+        assert call() == -2008
+    except RuntimeError as error:
+        assert "forked" in str(error), error
+    assert "forked" in mf.get_last_err_msg(), mf.get_last_err_msg()
+
+def try_to_take_part_in_a_child():
+    heap = heaps[0]
+    def child():
+        for call in (
+            heap.barrier,
+            lambda: heap.subgroup_barrier("pair", 2, rank()),
+            lambda: heap.all_gather(b"from a child"),
+            lambda: heap.subgroup_all_gather("pair", 2, rank(), b"from a child"),
+            lambda: heap.atomic_alloc_value(1),
+        ):
+            refused(call)
+    forked_child.run_in_child(child, lambda text: os.write(2, text.encode()))
+"""
+
+
+def test_a_child_is_not_taken_for_its_parent_by_the_other_ranks(store_url: str) -> None:
+    """They share pages with it: what it tries there must not end anybody's wait."""
+    with Cluster(2, script=FORKING_RANK) as cluster:
+        cluster.call_all("take_part", store_url, 2)
+        rounds: list[tuple[str, tuple[object, ...], tuple[object, ...]]] = [
+            ("barrier", (), ()),
+            ("subgroup_barrier", ("pair", 2, 0), ("pair", 2, 1)),
+            ("all_gather", (b"zero",), (b"one!",)),
+            ("subgroup_all_gather", ("pair", 2, 0, b"zero"), ("pair", 2, 1, b"one!")),
+        ]
+        for method, own, others in rounds:
+            waiting = cluster.begin(1, "call", method, *others)
+            cluster.call(0, "try_to_take_part_in_a_child")
+            assert not waiting.ready(), f"{method} was ended by a child"
+            expected = b"zeroone!" if "gather" in method else 0
+            assert cluster.call(0, "call", method, *own)[0] == expected
+            assert waiting.result()[0] == expected
+        assert cluster.call(1, "call", "atomic_alloc_value", 1) == (0, "")
+        cluster.call_all("uninitialize")
 
 
 LOCKS = {
