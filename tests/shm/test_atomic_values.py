@@ -159,3 +159,24 @@ def test_threads_that_take_at_once_get_different_values(store: UnreliableStore, 
 
     takers = [Beside(take) for _ in range(count)]
     assert sorted(taker.result() for taker in takers) == list(range(count))
+
+
+def test_release_that_is_repeated_takes_nothing_from_the_next_holder(
+    store: UnreliableStore, other_store: InProcessStore, server: InProcessServer
+) -> None:
+    """The answer to a release was lost with the store, and another rank was faster than its repetition."""
+    values, others = values_of(store, server), values_of(other_store, server, rank=1)
+    assert values.take(1, soon()) == 0
+
+    def released_by_a_restart() -> None:
+        store.before_delete = lambda: None
+        store.delete("shm-0-value/0", deadline=soon())
+        assert others.take(1, soon()) == 0
+
+    store.before_delete = released_by_a_restart
+    values.release(0, soon())
+    assert store.get("shm-0-value/0", deadline=soon()) == b"1"
+    with pytest.raises(NoResources):
+        values.take(1, soon())
+    others.release(0, soon())
+    assert values.take(1, soon()) == 0

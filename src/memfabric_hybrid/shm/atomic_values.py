@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
@@ -25,21 +26,28 @@ class AtomicValues:
         self._whole_store = whole_store
         self._prefix = f"{object_name.replace('/', '-')}-value/"
         self._owner = str(rank).encode()
-        self._taking = threading.Lock()  # one thread at a time: what one gives back must not be the other's
+        self._turn = threading.Lock()  # one thread at a time: what one gives back must not be what another has got
         self._lock = threading.Lock()  # guards what is held; for moments
         self._held: set[int] = set()
-        self._doubtful: set[int] = set()  # asked for and not answered: the store may have noted them as ours
+        self._doubtful: set[int] = set()  # asked for or released, and not answered: the store may call them ours
 
     def take(self, limit: int, deadline: Deadline) -> int:
         """The lowest free value below `limit`, which is ours until `release`."""
         if limit == 0:
             raise InvalidParam("limit is 0, expected at least 1: values are below it")
-        if not self._taking.acquire(timeout=deadline.remaining_s()):
-            raise TimedOut(f"another thread of this rank has asked for a value for {deadline.timeout_s:g} s")
-        try:
+        with self._in_turn(deadline):
             return self._take(limit, deadline)
+
+    @contextmanager
+    def _in_turn(self, deadline: Deadline) -> Iterator[None]:
+        if not self._turn.acquire(timeout=deadline.remaining_s()):
+            raise TimedOut(
+                f"another thread of this rank asks for or releases a value, for {deadline.timeout_s:g} s now"
+            )
+        try:
+            yield
         finally:
-            self._taking.release()
+            self._turn.release()
 
     def _take(self, limit: int, deadline: Deadline) -> int:
         while True:
@@ -76,8 +84,24 @@ class AtomicValues:
                     self._held.discard(int(number))
                 log.error("value %s belongs to another rank now: %s", number, refusal.sentence)
 
+    def release(self, value: int, deadline: Deadline) -> None:
+        with self._lock:
+            if value not in self._held:
+                raise NotExist(f"value {value} is not held by this rank: it did not get it from atomic_alloc_value()")
+            self._held.discard(value)
+            self._doubtful.add(value)
+        with self._in_turn(deadline):
+            self._give_back_doubtful(deadline)
+
+    def release_all(self, deadline: Deadline) -> None:
+        """The end of the object: whoever else asks for something now gets nothing."""
+        with self._lock:
+            self._doubtful |= self._held
+            self._held = set()
+        self._give_back_doubtful(deadline)
+
     def _give_back_doubtful(self, deadline: Deadline) -> None:
-        """Perhaps we have some without knowing it."""
+        """A store that was restarted meanwhile does not hear of them from us any more: others may have them already."""
         with self._lock:
             doubtful = list(self._doubtful)
         for value in doubtful:
@@ -87,20 +111,6 @@ class AtomicValues:
                 log.debug("value %d is another rank's: %s", value, others)
             with self._lock:
                 self._doubtful.discard(value)
-
-    def release(self, value: int, deadline: Deadline) -> None:
-        with self._lock:
-            if value not in self._held:
-                raise NotExist(f"value {value} is not held by this rank: it did not get it from atomic_alloc_value()")
-            self._held.discard(value)
-        self._store.delete(self._key(value), deadline=deadline)
-
-    def release_all(self, deadline: Deadline) -> None:
-        with self._lock:
-            held, self._held = self._held, set()
-        for value in held:
-            self._store.delete(self._key(value), deadline=deadline)
-        self._give_back_doubtful(deadline)
 
     def _key(self, value: int) -> str:
         return f"{self._prefix}{value}"
