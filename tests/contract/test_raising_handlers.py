@@ -86,7 +86,7 @@ def heap_and_other(store_url: str) -> Iterator[tuple[shm.ShareMemory, Cluster]]:
         cluster.call(2, "serve_store", store_url)
         config = shm.ShmConfig()
         config.start_store = False
-        config.operation_timeout = 60
+        config.create_timeout = config.operation_timeout = 60
         entering = cluster.begin(1, "take_part", store_url, 2, start_store=False)
         assert shm.initialize(store_url, 2, 0, 0, config) == 0, mf.get_last_err_msg()
         heap = shm.create(0, 2, 0, 2 << 20)
@@ -148,10 +148,37 @@ def pool_and_store(store_url: str) -> Iterator[tuple[bm.BigMemory, Cluster]]:
         cluster.call(0, "serve_store", store_url)
         config = bm.BmConfig()
         config.start_store = False
-        config.operation_timeout = 60
+        config.create_timeout = config.operation_timeout = 60
         assert bm.initialize(store_url, 2, 0, config) == 0, mf.get_last_err_msg()
         yield bm.create(0, LONG), cluster
         bm.uninitialize()
+
+
+def test_create_of_a_heap_with_a_silent_store(heap_and_other: tuple[shm.ShareMemory, Cluster]) -> None:
+    _, cluster = heap_and_other
+    for kind in KINDS:
+        with stopped(cluster, 2), alarm(kind):
+            shm.create(1, 1, 0, 2 << 20)
+    shm.create(1, 1, 0, 2 << 20).destroy()
+
+
+def test_create_of_a_pool_with_a_silent_store(pool_and_store: tuple[bm.BigMemory, Cluster]) -> None:
+    _, cluster = pool_and_store
+    for kind in KINDS:
+        with stopped(cluster, 0), alarm(kind):
+            bm.create(1, 2 << 20)
+    bm.create(1, 2 << 20).destroy()
+
+
+def test_create_that_waits_for_a_rank(heap_and_other: tuple[shm.ShareMemory, Cluster]) -> None:
+    _, cluster = heap_and_other
+    for kind in KINDS:
+        with alarm(kind):
+            shm.create(1, 2, 0, 2 << 20)
+    coming = cluster.begin(1, "create", 2, 1)
+    with shm.create(1, 2, 0, 2 << 20) as other:
+        assert coming.result() == other.gva
+    cluster.call(1, "destroy", 1)
 
 
 def test_join_with_a_silent_store(pool_and_store: tuple[bm.BigMemory, Cluster]) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import arguments, edge
+from memfabric_hybrid import arguments, edge, signal_handlers
 from memfabric_hybrid.bm import creation, runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.bm.config import BmConfig
@@ -150,6 +150,7 @@ def create2(
     try:
         return creation.make(wish)
     except (FabricError, OSError) as failure:
+        signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
         edge.record(reason)
         raise RuntimeError(f"create bm handle failed: {reason}") from failure

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, judged_layout, round_up
 from memfabric_hybrid.address_space.segments import Placement, Segment
@@ -87,7 +87,7 @@ def _make(
     except BaseException as failure:
         for segment in own_segments:
             segment.close()
-        if isinstance(failure, OSError):
+        if isinstance(failure, OSError) and not signal_handlers.raised(failure):
             raise MallocFailed(f"the range of {_size(layout)} cannot be reserved: {failure}") from failure
         raise
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import arguments, edge
+from memfabric_hybrid import arguments, edge, signal_handlers
 from memfabric_hybrid.errors import FabricError, resource_failure
 from memfabric_hybrid.shm import creation, runtime
 from memfabric_hybrid.shm.config import ShmConfig
@@ -98,6 +98,7 @@ def create(
     try:
         return creation.make(wish)
     except (FabricError, OSError) as failure:
+        signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
         edge.record(reason)
         raise RuntimeError(f"create shm failed: {reason}") from failure

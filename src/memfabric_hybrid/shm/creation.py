@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layout
 from memfabric_hybrid.address_space.pool import Pool
@@ -198,7 +198,7 @@ def _open_pool(
             raise
     except BaseException as failure:
         segment.close()
-        if isinstance(failure, OSError):
+        if isinstance(failure, OSError) and not signal_handlers.raised(failure):
             size = f"{layout.capacity} ranks × {layout.max_dram} bytes"
             raise MallocFailed(f"the range of {size} cannot be reserved: {failure}") from failure
         raise
