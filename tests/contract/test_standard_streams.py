@@ -97,7 +97,7 @@ def test_closed_streams_are_never_replaced_by_ours(store_url: str) -> None:
 
 
 LOGGING = """
-import ctypes, logging, os, sys
+import ctypes, logging, os, sys, traceback
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm, logs
 
@@ -106,6 +106,7 @@ class Records(logging.Handler):
     def emit(self, record):
         self.texts.append(record.getMessage())
 
+sys.excepthook = lambda kind, error, trace: traceback.print_exception(error, file=sys.stdout)  # standard error is away
 logging.getLogger("memfabric_hybrid").addHandler(Records())
 log = logs.get("memfabric_hybrid.some_module")
 
