@@ -142,8 +142,14 @@ def _fork(how: str) -> Callable[[Referee, int, random.Random], None]:
 def _signals(*, raising: bool) -> Callable[[Referee, int, random.Random], None]:
     def send_signals(referee: Referee, slot: int, choices: random.Random) -> None:
         pid, seconds = referee.workers.pid(slot), choices.uniform(1, 3)
+        listening = [True]
+
+        def signal_it() -> None:
+            if listening[0]:  # otherwise we are late, and it may be gone by now
+                os.kill(pid, signal.SIGUSR2)
 
         def heard(count: int) -> None:
+            listening[0] = False
             if count == 0:
                 raise Violation(f"slot {slot}: no handler ran")
             referee.say(f"slot {slot}: {count} handlers ran")
@@ -152,7 +158,7 @@ def _signals(*, raising: bool) -> Callable[[Referee, int, random.Random], None]:
         referee.send(slot, heard, "take_signals", seconds, raising)
         for _ in range(SIGNALS):
             # Not at once, when no handler is there yet, nor at the end, when it is gone.
-            referee.later(choices.uniform(0.3, 0.8 * seconds), lambda: os.kill(pid, signal.SIGUSR2))
+            referee.later(choices.uniform(0.3, 0.8 * seconds), signal_it)
 
     return send_signals
 
