@@ -26,8 +26,8 @@ public:
     // end.
     Status add(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes);
 
-    // Ends every registration that starts at one of the addresses; NotExist, and nothing changed, if one has none. Peers
-    // may still be inside: until `settle` says that they have left, the same addresses can be removed again.
+    // Ends every registration that starts at one of the addresses; NotExist, and nothing changed, if one has none.
+    // Peers may still be inside: until `settle` says that they have left, the same addresses can be removed again.
     Status remove(std::span<const std::uint64_t> starts);
     void settle(std::span<const std::uint64_t> starts);
     bool remove_inside(std::uint64_t start, std::uint64_t end);  // whatever touches the range; false if nothing did
