@@ -218,9 +218,9 @@ def test_taking_memory_back_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.call(0, "start")
         cluster.call(0, "open_memory", "long", LONG)
         cluster.call(0, "stand_inside", engine.session_id, "long", there, LONG)
-        with interrupted_by():
-            engine.unregister_memory(there)
-        assert engine.unregister_memory(there) == -2007
+        for _ in range(2):  # who asks again waits again
+            with interrupted_by():
+                engine.unregister_memory(there)
         with interrupted_by():
             engine.trans_free(there)
         cluster.kill(0)
