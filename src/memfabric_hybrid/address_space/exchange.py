@@ -252,6 +252,11 @@ class Exchange:
         with self._lock:
             return instance in self._outgoing
 
+    def has_met(self, instance: int) -> bool:
+        """Whether that process has asked us or we have asked it, in whichever direction a connection is left."""
+        with self._lock:
+            return any(connection.instance == instance for connection in self._connections.values())
+
     # ---- answering (the exchange's thread) -------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -427,9 +432,20 @@ class Exchange:
                 self._broken.append(connection)
             else:
                 self._forget_deferred(connection)
-                connection.sock.close()
+                self._close_incoming(connection.sock)
         if connection.instance is not None:
             self._on_lost(connection.instance)
+
+    def _close_incoming(self, sock: socket.socket) -> None:
+        """Its number becomes the spare one, if that is missing, before anybody else in this process can get it."""
+        if self._spare_fd >= 0:
+            sock.close()
+            return
+        number = sock.detach()
+        try:
+            self._spare_fd = os.dup2(self._wake_fd, number, inheritable=False)
+        except OSError:  # the limit has become lower than the number
+            os.close(number)
 
     def _hang_up_if_new(self, connection: _Connection) -> None:
         """The neighbour is short of descriptors, and this one has brought nothing. Nobody takes its end for a death:

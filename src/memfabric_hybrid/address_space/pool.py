@@ -293,8 +293,10 @@ class Pool:
             self._participants.takes_part = False
             neighbours = self._participants.neighbours()
             withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._site.member.secret)
+        exchange = self._site.exchange
+        acquainted = [one for one in neighbours if exchange.has_met(one.instance)]  # others have nothing of ours
         try:
-            for reply in self._site.exchange.ask(neighbours, withdraw, (), deadline, self._is_expected).values():
+            for reply in exchange.ask(acquainted, withdraw, (), deadline, self._is_expected).values():
                 if reply is not None:
                     reply.close()
         except NoResources as failure:  # an end must not fail; neighbours will hear it from the store
