@@ -56,7 +56,7 @@ def test_a_late_call_an_unknown_code_and_a_missing_sentence_are_violations(
     written, reader = diary.Diary(path, "test"), diary.DiaryReader(path)
     ticker = Ticker()
     ticker.start()
-    account = Ledger(written, ticker, lambda: False).open("thread")
+    account = Ledger(written, ticker, lambda: ()).open("thread")
     try:
         account.call("quick", 0.0, (), lambda: 0)
         assert reader.new_violations() == []
