@@ -10,7 +10,7 @@ import pytest
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NoResources, NotConnected, TimedOut
 from memfabric_hybrid.shm.atomic_values import AtomicValues
-from memfabric_hybrid.store import InProcessServer, InProcessStore
+from memfabric_hybrid.store import InProcessServer, InProcessStore, OtherIncarnation, Snapshot
 from memfabric_hybrid.store import messages as m
 from support.threads import LONG_S, Beside
 
@@ -24,7 +24,15 @@ class UnreliableStore(InProcessStore):
         super().__init__(server)
         self.lost_requests: list[FabricError] = []  # of the next swaps, each with what the caller learns
         self.lost_answers: list[FabricError] = []
+        self.keys_hidden = 0  # in so many answers: a restarted store has not heard of them yet
         self.before_delete: Callable[[], object] = lambda: None
+
+    def prefix(self, prefix: str, *, deadline: Deadline) -> Snapshot:
+        found = super().prefix(prefix, deadline=deadline)
+        if self.keys_hidden == 0:
+            return found
+        self.keys_hidden -= 1
+        return Snapshot(found.revision, {})
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if type(request) is m.Delete:
@@ -180,3 +188,14 @@ def test_release_that_is_repeated_takes_nothing_from_the_next_holder(
         values.take(1, soon())
     others.release(0, soon())
     assert values.take(1, soon()) == 0
+
+
+def test_value_that_looks_free_in_a_restarted_store_stays_held(store: UnreliableStore, server: InProcessServer) -> None:
+    """Which life of the store answers is known only when it is asked: nothing was done, so nothing is given back."""
+    values = values_of(store, server)
+    assert values.take(2, soon()) == 0
+    keys, store.keys_hidden = store.prefix("shm-0-value/", deadline=soon()).entries, 1
+    assert list(keys) == ["shm-0-value/0"]
+    store.lost_requests = [OtherIncarnation("the store was restarted")]
+    assert values.take(2, soon()) == 1
+    assert store.get("shm-0-value/0", deadline=soon()) == b"0"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotConnected, NotExist, TimedOut
-from memfabric_hybrid.store import Refusal, Store
+from memfabric_hybrid.store import OtherIncarnation, Refusal, Store
 
 log = logs.get(__name__)
 
@@ -66,7 +66,12 @@ class AtomicValues:
                 won, _ = self._store.compare_and_set(
                     self._key(free), None, self._owner, deadline=deadline, ephemeral=True, incarnation=incarnation
                 )
-            except NotConnected as lost:  # restarted, or lost before it answered: nobody shall have got it that way
+            except OtherIncarnation as restarted:  # nothing was done; what looked free may even be held by us
+                log.debug("a value is asked for again: %s", restarted)
+                with self._lock:
+                    self._doubtful.discard(free)
+                continue
+            except NotConnected as lost:  # before it answered: nobody shall have got it that way
                 log.debug("a value is asked for again: %s", lost)
                 continue
             with self._lock:
