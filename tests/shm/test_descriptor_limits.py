@@ -10,6 +10,7 @@ import pytest
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
+from memfabric_hybrid.store import StoreClient
 
 
 @contextmanager
@@ -29,3 +30,17 @@ def test_create_without_descriptors(heap: shm.ShareMemory) -> None:
     assert heap.barrier() == 0, mf.get_last_err_msg()
     with shm.create(1, 1, 0, 2 << 20) as other:
         assert other.barrier() == 0, mf.get_last_err_msg()
+
+
+def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> None:
+    """Not even for a connection to the store: it hears of the end when it can be told."""
+    other = shm.create(1, 1, 0, 2 << 20)
+    store = other._foundation.runtime.site.member.store
+    assert isinstance(store, StoreClient)
+    store._pool.drop_idle()
+    with no_descriptors():
+        code = other.destroy()
+    assert code == 0, mf.get_last_err_msg()
+    assert heap.barrier() == 0, mf.get_last_err_msg()
+    with shm.create(1, 1, 0, 2 << 20) as again:
+        assert again.barrier() == 0, mf.get_last_err_msg()

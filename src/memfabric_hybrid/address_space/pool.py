@@ -231,11 +231,13 @@ class Pool:
     def _end(self, deadline: Deadline, reason: str) -> None:
         """The last turn."""
         self._is_last_turn = True
-        if self.joined:
-            self._retire(deadline, reason)
-        self._site.remove(self)
-        self._space._close()
-        self._own.close()
+        try:
+            if self.joined:
+                self._retire(deadline, reason)
+        finally:
+            self._site.remove(self)
+            self._space._close()
+            self._own.close()
         with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
             self._site.member.store.release_range(self.name, deadline=deadline.extended(MOMENT_S))
 

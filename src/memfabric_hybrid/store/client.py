@@ -13,7 +13,7 @@ from typing import cast
 from memfabric_hybrid import clock, logs, settings
 from memfabric_hybrid._native import Heartbeat, _gather
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotConnected, NotExist, NotStarted, TimedOut, failure_of
+from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
 from memfabric_hybrid.store.connection_pool import ConnectionPool
@@ -247,7 +247,7 @@ class StoreClient(Participant):
                 connection.exchange(m.encode(request), deadline.at, clock.now())
             finally:
                 self._pool.discard(connection)
-        except (ConnectionLost, AnswerLate) as error:
+        except (ConnectionLost, AnswerLate, NoResources) as error:
             _log.info("store %s was not told %s: %s", self.url, _named(request), error)
 
     def _last_words(self) -> Deadline:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from memfabric_hybrid import callbacks, clock, logs, signal_handlers
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.descriptors import open_socket
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut, resource_failure
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.door import knock
@@ -128,7 +128,7 @@ class Dialer:
             raise ConnectionLost(f"host {url.host!r} cannot be resolved: {error}") from None
         failure: Exception = ConnectionLost(f"host {url.host!r} has no address")
         for family, kind, protocol, _, address in found:
-            dialing = open_socket(family, kind, protocol)
+            dialing = self._open_socket(family, kind, protocol)
             try:
                 with self._abortable(dialing):
                     self._connect(dialing, address, until)
@@ -146,6 +146,13 @@ class Dialer:
             raise failure
         finally:
             del failure  # which knows this frame: the two would keep each other, and all callers' frames, alive
+
+    def _open_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        try:
+            return open_socket(family, kind, protocol)
+        except OSError as error:
+            signal_handlers.pass_on(error)
+            raise resource_failure(f"store {self.url} cannot be reached", error) from error
 
     def _at_door(self, until: float) -> Connection | None:
         """None: we have not met the store yet, or there is no door for us; its address is always good enough."""

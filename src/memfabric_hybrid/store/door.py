@@ -31,7 +31,11 @@ def open_door(incarnation: str) -> socket.socket:
 
 def knock(incarnation: str) -> socket.socket | None:
     """Connected, for a client; None: no such door on this host, or not one of our user's (or root's). Never waits."""
-    knocking = open_socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        knocking = open_socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:  # out of descriptors: the address is no better, and says so
+        signal_handlers.pass_on(error)
+        return None
     try:
         knocking.setblocking(False)
         knocking.connect(_name(incarnation))
