@@ -21,7 +21,7 @@ constexpr std::uint64_t gathers_of(std::uint64_t arrivals) { return arrivals >> 
 constexpr std::uint64_t unit_of(std::uint32_t bytes) { return bytes == 0 ? kOneMember : kOneMember + kOneGather; }
 constexpr std::uint64_t start_of(std::uint32_t round) { return std::uint64_t{round} << 32; }
 
-constexpr std::chrono::hours kUntilRung{24};  // the leader has a deadline, and if it dies that rings
+constexpr std::chrono::hours kUntilNotified{24};  // the leader has a deadline, and if it dies all are notified
 constexpr std::size_t kShownRanks = 16;
 
 std::string call_of(std::uint32_t bytes) {
@@ -109,7 +109,7 @@ Status Assembly::arrive(const Waiting& waiting, OtherHosts* others) {
     }
     if (full) {
         area_.full.store(round + 1);
-        area_.bell.ring();
+        area_.changed.notify_all();
     }
     return others != nullptr && config_.desk == config_.present.front() ? lead(waiting, *others) : follow(waiting);
 }
@@ -132,8 +132,8 @@ Status Assembly::follow_to_the_end(const Waiting& waiting) {
     const auto ended = [&] { return area_.published.load() != waiting.round; };
     while (!ended()) {
         if (config_.board->gone(leader)) return ended() ? Status::Ok : check_departures();
-        area_.bell.sleep_unless([&] { return ended() || config_.board->gone(leader); },
-                                Interruption::slice(kUntilRung));
+        area_.changed.wait_unless([&] { return ended() || config_.board->gone(leader); },
+                                  Interruption::slice(kUntilNotified));
         if (Interruption::requested()) {
             unseen_ = waiting;
             return Status::Interrupted;
@@ -180,7 +180,7 @@ Status Assembly::lead(const Waiting& waiting, OtherHosts& others) {
     area_.verdict[parity].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
     area_.arrivals.store(start_of(round + 1), std::memory_order_release);
     area_.published.store(round + 1);
-    area_.bell.ring();
+    area_.changed.notify_all();
     return met == Status::Interrupted ? met : Status::Ok;  // the verdict is read like everybody's
 }
 
@@ -193,7 +193,7 @@ void Assembly::publish(std::uint32_t round, std::uint64_t arrivals) {
     area_.arrivals.compare_exchange_strong(arrivals, start_of(round + 1), std::memory_order_acq_rel);
     std::uint32_t expected = round;
     area_.published.compare_exchange_strong(expected, round + 1);
-    area_.bell.ring();
+    area_.changed.notify_all();
 }
 
 // False if the round has all its members: complete (and published, if it needs no other hosts).
@@ -203,7 +203,7 @@ bool Assembly::withdraw(const Waiting& waiting) {
         if (round_of(arrivals) != waiting.round) {
             std::uint32_t expected = waiting.round;  // whoever reset the arrivals may have died before publishing
             area_.published.compare_exchange_strong(expected, waiting.round + 1);
-            area_.bell.ring();
+            area_.changed.notify_all();
             return false;
         }
         if (members_of(arrivals) == count_) {
@@ -229,8 +229,8 @@ Status Assembly::wait(Done done, Clock::time_point until) {
         }
         const auto now = Clock::now();
         if (now >= until) return Status::Timeout;
-        area_.bell.sleep_unless([&] { return done() || config_.board->departures() != departures; },
-                                Interruption::slice(until - now));
+        area_.changed.wait_unless([&] { return done() || config_.board->departures() != departures; },
+                                  Interruption::slice(until - now));
         if (Interruption::requested()) return Status::Interrupted;
     }
     return Status::Ok;

@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "core/bell.h"
+#include "core/event_count.h"
 #include "core/futex.h"
 #include "core/status.h"
 
@@ -36,7 +36,7 @@ struct Area {
     alignas(64) std::atomic<std::uint64_t> arrivals;  // round << 32 | all-gathers << 16 | members that have arrived
     alignas(64) FutexWord published;                  // rounds that are complete
     FutexWord full;                                   // 1 + the last round in which all members of this host arrived
-    Bell bell;                                        // rung after changes of both, and when a rank is gone
+    EventCount changed;                               // notified after changes of both, and when a rank is gone
     std::atomic<std::uint32_t> verdict[2];            // by parity of the round: 0, or why it failed
     char verdict_text[2][kMaxVerdictText + 1];
 

@@ -54,7 +54,7 @@ Status LifeBoard::start(std::shared_ptr<ControlPage> page, std::uint32_t rank, s
     } catch (const std::system_error& error) {
         return fail(Status::NoResources, "cannot start the thread that shows rank %u alive: %s", rank, error.what());
     }
-    while (board->doorbell_.load() == 0) futex_wait(board->doorbell_, 0, kLongestWatch);
+    while (board->phase_.load() == 0) futex_wait(board->phase_, 0, kLongestWatch);
     started = std::move(board);
     return Status::Ok;
 }
@@ -82,9 +82,9 @@ void LifeBoard::keep() {
     own.store(static_cast<std::uint32_t>(syscall(SYS_gettid)));
     futex_wake_all(own);
     std::uint32_t starting = 0;
-    doorbell_.compare_exchange_strong(starting, 1);
-    futex_wake_all(doorbell_);
-    while (doorbell_.load() == 1) watch();
+    phase_.compare_exchange_strong(starting, 1);
+    futex_wake_all(phase_);
+    while (phase_.load() == 1) watch();
     ended_.store(true);
     if (!goodbye_) {
         if (kernel_tells) return;
@@ -100,12 +100,12 @@ void LifeBoard::keep() {
 // Sleeps until the next living neighbour is gone.
 void LifeBoard::watch() {
     const std::uint32_t neighbour = next_living();
-    if (neighbour == kNobody) return futex_wait(doorbell_, 1, kLongestWatch);
+    if (neighbour == kNobody) return futex_wait(phase_, 1, kLongestWatch);
     FutexWord& word = page_->life(neighbour);
     std::uint32_t seen = word.load();
     if (seen == kAbsent) return futex_wait(word, kAbsent, kLongestWatch);  // it is just arriving
     while (is_alive(seen)) {
-        if (doorbell_.load() != 1) return;
+        if (phase_.load() != 1) return;
         // The kernel wakes the watchers of a dead thread's word only if this bit is set.
         if ((seen & FUTEX_WAITERS) == 0 && !word.compare_exchange_weak(seen, seen | FUTEX_WAITERS)) continue;
         futex_wait(word, seen | FUTEX_WAITERS, kLongestWatch);
@@ -137,7 +137,7 @@ void LifeBoard::spread_the_word() const {
     for (std::uint32_t index = 0; index < page_->area_count(); ++index) {
         Area& area = page_->area(index);
         if (area.state.load() == Area::kFree) break;
-        area.bell.ring();
+        area.changed.notify_all();
     }
 }
 
@@ -211,14 +211,14 @@ void LifeBoard::end_thread() {
     if (mark_.in_forked_child()) return;
     const std::lock_guard lock(ending_);
     if (!thread_.joinable()) return;
-    doorbell_.store(2);
-    // The thread sleeps on its own doorbell or on a neighbour's word: ring at both until it has heard.
+    phase_.store(2);
+    // The thread sleeps on its own phase or on a neighbour's word: wake it at both until it has seen.
     while (!ended_.load()) {
-        futex_wake_all(doorbell_);
+        futex_wake_all(phase_);
         for (const std::uint32_t rank : members_) {
             if (rank != rank_) futex_wake_all(page_->life(rank));
         }
-        futex_wait(doorbell_, 2, 200us);
+        futex_wait(phase_, 2, 200us);
     }
     thread_.join();
 }

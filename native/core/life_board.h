@@ -73,9 +73,9 @@ private:
     mutable std::mutex reasons_mutex_;
     std::vector<std::string> reasons_;               // by rank
     const std::unique_ptr<RobustList> robust_list_;  // the kernel reads it when the thread ends
-    FutexWord doorbell_{0};                          // the thread's: 1 = alive is marked, 2 = end
+    FutexWord phase_{0};                             // the thread's: 1 = alive is marked, 2 = end
     std::atomic<bool> ended_{false};
-    bool goodbye_ = true;  // written before the doorbell is rung with 2, read after
+    bool goodbye_ = true;  // written before the phase becomes 2, read after
     std::mutex ending_;
     std::thread thread_;
 };

@@ -31,7 +31,7 @@ struct Stream::Queue {
         std::uint64_t sequence;
         int fd;  // ours; the listener has its own descriptor of the same eventfd and may close it at any time
 
-        void ring() const {
+        void notify() const {
             eventfd_write(fd, 1);
             ::close(fd);
         }
@@ -92,7 +92,7 @@ void Stream::Queue::run() {
         if (status != Status::Ok && first_failure.status == Status::Ok) first_failure = std::move(failure);
         const auto due = std::partition(listeners.begin(), listeners.end(),
                                         [this](const Listener& listener) { return listener.sequence > completed; });
-        std::ranges::for_each(due, listeners.end(), &Listener::ring);
+        std::ranges::for_each(due, listeners.end(), &Listener::notify);
         listeners.erase(due, listeners.end());
         progress.notify_all();
     }
@@ -203,7 +203,7 @@ Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     const Queue::Listener listener{sequence, own_fd};
     const std::lock_guard lock(queue_->mutex);
     if (queue_->completed >= sequence) {
-        listener.ring();
+        listener.notify();
     } else {
         queue_->listeners.push_back(listener);
     }
@@ -226,7 +226,7 @@ Status Stream::close() {
     if (queue_->thread.joinable()) queue_->thread.join();
     const std::lock_guard lock(queue_->mutex);
     std::ranges::for_each(queue_->listeners,
-                          &Queue::Listener::ring);  // for work that now never comes: nobody shall wait for it
+                          &Queue::Listener::notify);  // for work that now never comes: nobody shall wait for it
     queue_->listeners.clear();
     return Status::Ok;
 }

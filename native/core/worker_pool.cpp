@@ -46,8 +46,8 @@ WorkerPool::WorkerPool(unsigned workers) {
 
 WorkerPool::~WorkerPool() {
     stopping_.store(true);
-    bell_.fetch_add(1);
-    bell_.notify_all();
+    wakeups_.fetch_add(1);
+    wakeups_.notify_all();
     for (std::thread& worker : workers_) worker.join();
 }
 
@@ -59,8 +59,8 @@ void WorkerPool::run(const ChunkedJob& job, Wake wake) noexcept {
     claims_.store(generation << kGenerationShift | std::uint64_t{chunk_count} << kCountShift,
                   std::memory_order_release);
     if (wake == Wake::kSleepers) {
-        bell_.fetch_add(1);
-        bell_.notify_all();  // a system call only if somebody sleeps
+        wakeups_.fetch_add(1);
+        wakeups_.notify_all();  // a system call only if somebody sleeps
     }
     while (work_on_one_chunk()) {
     }
@@ -97,11 +97,11 @@ bool WorkerPool::wait_for_work() noexcept {
         }
     } while (Clock::now() < sleep_at);
     for (;;) {
-        // Read before the checks: a bell rung after them changes it, and wait() returns at once.
-        const std::uint32_t bell = bell_.load();
+        // Read before the checks: a wake-up after them changes it, and wait() returns at once.
+        const std::uint32_t seen = wakeups_.load();
         if (stopping_.load()) return false;
         if (has_work(claims_.load())) return true;
-        bell_.wait(bell);
+        wakeups_.wait(seen);
     }
 }
 

@@ -44,7 +44,7 @@ private:
     // generation makes a claim prepared for an earlier job fail.
     alignas(64) std::atomic<std::uint64_t> claims_{0};
     alignas(64) std::atomic<std::uint32_t> completed_{0};
-    alignas(64) std::atomic<std::uint32_t> bell_{0};  // sleeping workers wait for it to change
+    alignas(64) std::atomic<std::uint32_t> wakeups_{0};  // sleeping workers wait for it to change
     std::atomic<bool> stopping_{false};
     std::vector<std::thread> workers_;  // last: the threads use everything above
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// More ranks than cores, as real processes. Nothing wakes a sleeper but the ring it needs: a ring that is lost becomes
-// a time-out here.
+// More ranks than cores, as real processes. Nothing wakes a sleeper but the notification it needs: one that is lost
+// becomes a time-out here.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -167,8 +167,8 @@ TEST(segment_offers_wait_while_too_many_descriptors_are_in_flight) {
     Memory memory;
     SegmentOffers offers;
     Pair pair;
-    const OwnedFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    offers.ring_when_crowded(bell.get());
+    const OwnedFd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    offers.notify_when_crowded(wake_fd.get());
     constexpr std::uint32_t kMany = 50;
     std::thread sender([&] {
         const PlainUserThread plain;
@@ -180,8 +180,8 @@ TEST(segment_offers_wait_while_too_many_descriptors_are_in_flight) {
         CHECK(receive_packet(pair.peer.link.get(), packet) == Reception::Nothing);
     });
     sender.join();
-    eventfd_t rung = 0;
-    CHECK_EQ(eventfd_read(bell.get(), &rung), 0);
+    eventfd_t wakeups = 0;
+    CHECK_EQ(eventfd_read(wake_fd.get(), &wakeups), 0);
     CHECK(!offers.retry());
     CHECK_EQ(pair.accepted().segment_count, 0U);
     REQUIRE(pair.peer.hear());

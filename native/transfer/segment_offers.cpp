@@ -64,15 +64,15 @@ bool SegmentOffers::retry() {
     return crowded_;
 }
 
-void SegmentOffers::ring_when_crowded(int bell) {
+void SegmentOffers::notify_when_crowded(int wake_fd) {
     const std::lock_guard lock(mutex_);
-    bell_ = bell;
+    wake_fd_ = wake_fd;
 }
 
 // With the lock held, as the next one.
 Sending SegmentOffers::send_and_tell(int link, Guest& guest) {
     const Sending sending = send_queued(link, guest);
-    if (sending == Sending::Crowded && !std::exchange(crowded_, true) && bell_ >= 0) eventfd_write(bell_, 1);
+    if (sending == Sending::Crowded && !std::exchange(crowded_, true) && wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
     return sending;
 }
 

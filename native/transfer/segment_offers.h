@@ -31,10 +31,10 @@ public:
     void flush(int link);  // the socket has room again
     void dismiss(int link);
 
-    // While too many descriptors are in flight, what is queued waits for somebody to call `retry` now and then; the
-    // bell, an eventfd or -1, tells when that begins. True: it still waits.
+    // While too many descriptors are in flight, what is queued waits for somebody to call `retry` now and then;
+    // `wake_fd`, an eventfd or -1, tells when that begins. True: it still waits.
     bool retry();
-    void ring_when_crowded(int bell);
+    void notify_when_crowded(int wake_fd);
 
 private:
     using Queue = std::deque<SharedRange>;  // what has not been sent; without a file: withdrawn
@@ -51,7 +51,7 @@ private:
     std::map<std::uint32_t, SharedRange> shown_;
     std::unordered_map<int, Guest> guests_;
     bool crowded_ = false;
-    int bell_ = -1;
+    int wake_fd_ = -1;
 };
 
 }  // namespace memfabric

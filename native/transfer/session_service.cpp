@@ -61,9 +61,9 @@ SessionService::~SessionService() {
 void SessionService::stop() {
     const std::lock_guard joining(joining_);
     stopping_.store(true);
-    if (bell_) eventfd_write(bell_.get(), 1);
+    if (wake_fd_) eventfd_write(wake_fd_.get(), 1);
     if (thread_.joinable()) thread_.join();
-    offer_.segments->ring_when_crowded(-1);
+    offer_.segments->notify_when_crowded(-1);
     const std::lock_guard lock(mutex_);
     for (auto& [fd, connection] : connections_) {
         if (connection.visitor != nullptr) connection.visitor->gone.store(true);
@@ -79,14 +79,14 @@ void SessionService::stop() {
 
 Status SessionService::open() {
     if (const Status status = listen_abstract(unix_name_, unix_listener_); status != Status::Ok) return status;
-    bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    wake_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-    if (!bell_ || !epoll_ || !add(tcp_listener_.get(), Connection(Kind::TcpListener)) ||
-        !add(unix_listener_.get(), Connection(Kind::UnixListener)) || !add(bell_.get(), Connection(Kind::Bell))) {
+    if (!wake_fd_ || !epoll_ || !add(tcp_listener_.get(), Connection(Kind::TcpListener)) ||
+        !add(unix_listener_.get(), Connection(Kind::UnixListener)) || !add(wake_fd_.get(), Connection(Kind::WakeUp))) {
         return fail(Status::NoResources, "session %s cannot watch its sockets: %s", offer_.session.c_str(),
                     std::strerror(errno));
     }
-    offer_.segments->ring_when_crowded(bell_.get());
+    offer_.segments->notify_when_crowded(wake_fd_.get());
     return Status::Ok;
 }
 
@@ -153,9 +153,9 @@ void SessionService::handle(int fd) {
     if (found == connections_.end()) return;
     Connection& connection = found->second;
     switch (connection.kind) {
-        case Kind::Bell: {
-            eventfd_t rung;
-            eventfd_read(fd, &rung);
+        case Kind::WakeUp: {
+            eventfd_t wakeups;
+            eventfd_read(fd, &wakeups);
             return;
         }
         case Kind::TcpListener:

@@ -64,7 +64,7 @@ private:
         std::atomic<bool> linked{true};
         std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
-    enum class Kind : std::uint8_t { TcpListener, UnixListener, Bell, Caller, Candidate, Visitor, Peer };
+    enum class Kind : std::uint8_t { TcpListener, UnixListener, WakeUp, Caller, Candidate, Visitor, Peer };
     struct Connection {
         explicit Connection(Kind what) : kind(what) {}
 
@@ -100,7 +100,7 @@ private:
     const std::shared_ptr<Downfalls> downfalls_;
     OwnedFd tcp_listener_;
     OwnedFd unix_listener_;
-    OwnedFd bell_;
+    OwnedFd wake_fd_;
     OwnedFd epoll_;
     std::mutex mutex_;  // for the connections
     std::unordered_map<int, Connection> connections_;
