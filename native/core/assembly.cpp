@@ -35,7 +35,7 @@ Assembly::Assembly(Config config)
       area_(*config_.area),
       desks_(config_.page->desks(area_)),
       count_(config_.present.size()),
-      vigil_(config_.present.size() > usable_cores()) {}
+      adaptive_wait_(config_.present.size() > usable_cores()) {}
 
 Status Assembly::sit() {
     std::uint32_t nobody = 0;
@@ -220,7 +220,7 @@ bool Assembly::withdraw(const Waiting& waiting) {
 // Until `done()`; NotConnected when somebody who is needed is gone, Timeout, Interrupted.
 template <typename Done>
 Status Assembly::wait(Done done, Clock::time_point until) {
-    if (vigil_.look(done)) return Status::Ok;
+    if (adaptive_wait_.poll(done)) return Status::Ok;
     while (!done()) {
         const std::uint32_t departures = config_.board->departures();
         if (departures != 0) {

@@ -24,11 +24,11 @@
 #include <string>
 #include <vector>
 
+#include "core/backoff.h"
 #include "core/control_page.h"
 #include "core/life_board.h"
 #include "core/status.h"
 #include "core/turn.h"
-#include "core/vigil.h"
 
 namespace memfabric {
 
@@ -100,9 +100,9 @@ private:
     const Config config_;
     Area& area_;
     Desk* const desks_;
-    const std::uint64_t count_;  // members here
-    Turn turn_;                  // calls of one process
-    Vigil vigil_;                // under `turn_`
+    const std::uint64_t count_;   // members here
+    Turn turn_;                   // calls of one process
+    AdaptiveWait adaptive_wait_;  // under `turn_`
     // Under `turn_`: a round that has all its members, us too, but whose end we have not seen because a signal handler
     // raised. The next call that does the same takes its result.
     std::optional<Waiting> unseen_;

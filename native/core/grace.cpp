@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "core/patience.h"
+#include "core/backoff.h"
 
 namespace memfabric {
 
@@ -49,8 +49,8 @@ void Grace::forget_other_threads() {
 void Grace::synchronize() {
     const std::uint64_t period = begin_period();
     for (Seat* seat = seats_.load(std::memory_order_seq_cst); seat != nullptr; seat = seat->next) {
-        Patience patience;
-        while (is_inside_since_before(*seat, period)) patience.wait();
+        Backoff backoff;
+        while (is_inside_since_before(*seat, period)) backoff.wait();
     }
 }
 

@@ -7,9 +7,9 @@
 #include <cinttypes>
 #include <utility>
 
+#include "core/backoff.h"
 #include "core/grace.h"
 #include "core/last_error.h"
-#include "core/patience.h"
 #include "core/shared_mapping.h"
 #include "core/shared_ranges.h"
 
@@ -123,7 +123,7 @@ bool SlotTable::collect(std::uint32_t rank) {
 }
 
 void SlotTable::drain(std::uint32_t rank) {
-    for (Patience patience;; patience.wait()) {
+    for (Backoff backoff;; backoff.wait()) {
         const std::lock_guard lock(mapping_);
         if (rank >= layout_.capacity() || collect(rank)) return;
     }

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatienceWithCallers = std::chrono::seconds(3);  // from the first byte to the last
+constexpr auto kGreetingTime = std::chrono::seconds(3);  // from the first byte to the last
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at a process without a link
 constexpr std::size_t kMostStrangers = 256;                 // connections that have not shown who they are
@@ -187,7 +187,7 @@ void SessionService::accept_all(int listener, Kind kind) {
         const int number = fd.get();
         Connection connection(kind);
         connection.fd = std::move(fd);
-        connection.deadline = Clock::now() + kPatienceWithCallers;
+        connection.deadline = Clock::now() + kGreetingTime;
         add(number, std::move(connection));
     }
 }

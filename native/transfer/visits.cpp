@@ -10,9 +10,9 @@
 #include <span>
 #include <string>
 
+#include "core/backoff.h"
 #include "core/interruption.h"
 #include "core/last_error.h"
-#include "core/patience.h"
 
 namespace memfabric {
 
@@ -108,7 +108,7 @@ bool VisitorPage::wait_until_moved_on(std::uint64_t host, std::chrono::steady_cl
         const std::uint64_t seen = seat.count.load(std::memory_order_seq_cst);
         // The host is stored before the count: an odd count stands beside its own host, or beside a later one.
         if (seen % 2 == 0 || seat.host.load(std::memory_order_seq_cst) != host) continue;
-        Patience patience;
+        Backoff backoff;
         auto next_look = std::chrono::steady_clock::now() + Interruption::kLongestSleep;
         while (seat.count.load(std::memory_order_seq_cst) == seen) {
             if (is_gone()) return true;
@@ -118,7 +118,7 @@ bool VisitorPage::wait_until_moved_on(std::uint64_t host, std::chrono::steady_cl
                 if (Interruption::requested()) return false;
                 next_look = now + Interruption::kLongestSleep;
             }
-            patience.wait();
+            backoff.wait();
         }
     }
     return true;

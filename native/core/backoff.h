@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a member does before it sleeps: it looks for some microseconds, then lets others run, who may be those it waits
-// for.
+// How to wait in steps, from a few looks to a sleep. `AdaptiveWait` is what comes before a sleep that somebody ends,
+// and `Backoff` is a whole wait that nobody ends but time.
+//
+// Before it sleeps, a member looks for some microseconds, then lets others run, who may be those it waits for.
 //
 // Letting others run is cheap among members who wait, and a trap beside a stranger who computes: since Linux 6.18 a
 // thread that yields gives up the rest of its slice *and* is charged for it, so a hundred yields beside one busy thread
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "core/cpu.h"
 
@@ -27,15 +30,15 @@ inline bool yield_was_short() {
     return std::chrono::steady_clock::now() - began < kLong;
 }
 
-// Thread contract: one thread at a time.
-class Vigil {
+// Polls before a sleep. Thread contract: one thread at a time.
+class AdaptiveWait {
 public:
     // `crowded`: more members than processors, so looking actively would keep the others from arriving.
-    explicit Vigil(bool crowded) : crowded_(crowded) {}
+    explicit AdaptiveWait(bool crowded) : crowded_(crowded) {}
 
     // True as soon as `done()`; false when it pays to sleep. `yield` is false if it took long.
     template <typename Done, typename Yield = bool (*)()>
-    bool look(Done done, Yield yield = yield_was_short) {
+    bool poll(Done done, Yield yield = yield_was_short) {
         if (spin(kSpins, done)) return true;
         if (without_yields_ > 0) {
             --without_yields_;
@@ -70,6 +73,30 @@ private:
     const bool crowded_;
     int without_yields_ = 0;  // waits to come
     int next_pause_ = kShortestPause;
+};
+
+// Waiting for a word that nobody announces: spins briefly, yields, then sleeps in growing steps of at most 0.5 ms.
+// For rare writers whose readers must not pay for a wake-up.
+class Backoff {
+public:
+    void wait() {
+        ++rounds_;
+        if (rounds_ <= kSpins) return;
+        if (rounds_ <= kSpins + kYields) {
+            if (!yield_was_short()) rounds_ = kSpins + kYields;
+            return;
+        }
+        std::this_thread::sleep_for(sleep_);
+        sleep_ = std::min(sleep_ * 2, kLongestSleep);
+    }
+
+private:
+    static constexpr int kSpins = 64;
+    static constexpr int kYields = 64;
+    static constexpr std::chrono::microseconds kLongestSleep{500};
+
+    int rounds_ = 0;
+    std::chrono::microseconds sleep_{20};
 };
 
 }  // namespace memfabric
