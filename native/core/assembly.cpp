@@ -60,12 +60,12 @@ Status Assembly::all_gather(const std::byte* data, std::uint32_t bytes, std::byt
 
 Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
                       OtherHosts* others) {
-    if (const Status status = turn_.take(until); status != Status::Ok) {
+    if (const Status status = one_call_.lock(until); status != Status::Ok) {
         if (status == Status::Interrupted) return status;
         return fail(status, "%s: another call of rank %u has been in it all the time", config_.name.c_str(),
                     config_.rank);
     }
-    const TurnGuard turn(turn_);
+    const TimedLockGuard guard(one_call_);
     if (unseen_) [[unlikely]] {
         Waiting earlier = *unseen_;
         earlier.until = until;

@@ -28,7 +28,7 @@
 #include "core/control_page.h"
 #include "core/life_board.h"
 #include "core/status.h"
-#include "core/turn.h"
+#include "core/timed_lock.h"
 
 namespace memfabric {
 
@@ -101,10 +101,10 @@ private:
     Area& area_;
     Desk* const desks_;
     const std::uint64_t count_;   // members here
-    Turn turn_;                   // calls of one process
-    AdaptiveWait adaptive_wait_;  // under `turn_`
-    // Under `turn_`: a round that has all its members, us too, but whose end we have not seen because a signal handler
-    // raised. The next call that does the same takes its result.
+    TimedLock one_call_;          // calls of one process
+    AdaptiveWait adaptive_wait_;  // under `one_call_`
+    // Under `one_call_`: a round that has all its members, us too, but whose end we have not seen because a signal
+    // handler raised. The next call that does the same takes its result.
     std::optional<Waiting> unseen_;
 };
 

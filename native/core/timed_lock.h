@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lock with a deadline, for calls that serve one thread at a time. (The thread sanitizer does not understand
-// std::timed_mutex on the steady clock, and an uncontended turn is cheaper.)
+// std::timed_mutex on the steady clock, and this one is cheaper while nobody contends.)
 #pragma once
 
 #include <atomic>
@@ -13,49 +13,49 @@
 
 namespace memfabric {
 
-class Turn {
+class TimedLock {
 public:
     // Timeout if another thread had it until then, at once if it is this one (a signal handler's call); Interrupted.
     // Neither leaves a sentence.
-    Status take(std::chrono::steady_clock::time_point until) {
+    Status lock(std::chrono::steady_clock::time_point until) {
         std::uint32_t state = kFree;
-        if (word_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) return taken();
+        if (word_.compare_exchange_strong(state, kLocked, std::memory_order_acquire)) return locked();
         if (owner_.load(std::memory_order_relaxed) == &own_mark_) return Status::Timeout;
-        while (word_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
+        while (word_.exchange(kContended, std::memory_order_acquire) != kFree) {
             const auto left = until - std::chrono::steady_clock::now();
             if (left <= std::chrono::nanoseconds::zero()) return Status::Timeout;
-            futex_wait(word_, kAwaited, Interruption::slice(left));
+            futex_wait(word_, kContended, Interruption::slice(left));
             if (Interruption::requested()) return Status::Interrupted;
         }
-        return taken();
+        return locked();
     }
-    void give_back() {
+    void unlock() {
         owner_.store(nullptr, std::memory_order_relaxed);
-        if (word_.exchange(kFree, std::memory_order_release) == kAwaited) futex_wake_all(word_);
+        if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake_all(word_);
     }
 
 private:
-    Status taken() {
+    Status locked() {
         owner_.store(&own_mark_, std::memory_order_relaxed);
         return Status::Ok;
     }
 
-    static constexpr std::uint32_t kFree = 0, kTaken = 1, kAwaited = 2;
+    static constexpr std::uint32_t kFree = 0, kLocked = 1, kContended = 2;
     inline static thread_local char own_mark_ = 0;  // its address tells threads apart
     FutexWord word_{kFree};
     std::atomic<const char*> owner_{nullptr};
 };
 
-// Gives a turn that was taken back at the end of the scope.
-class TurnGuard {
+// Unlocks a lock that was locked at the end of the scope.
+class TimedLockGuard {
 public:
-    explicit TurnGuard(Turn& turn) : turn_(turn) {}
-    ~TurnGuard() { turn_.give_back(); }
-    TurnGuard(const TurnGuard&) = delete;
-    TurnGuard& operator=(const TurnGuard&) = delete;
+    explicit TimedLockGuard(TimedLock& lock) : lock_(lock) {}
+    ~TimedLockGuard() { lock_.unlock(); }
+    TimedLockGuard(const TimedLockGuard&) = delete;
+    TimedLockGuard& operator=(const TimedLockGuard&) = delete;
 
 private:
-    Turn& turn_;
+    TimedLock& lock_;
 };
 
 }  // namespace memfabric
