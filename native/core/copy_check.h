@@ -28,8 +28,8 @@ struct Admission {
 
 using Owners = std::vector<std::shared_ptr<Space>>;
 
-// Thread contract: any thread that holds a Grace::Guard. What `admit` accepted stays mapped until the guard is left or
-// renewed, and after a renewal if `recheck` accepts it.
+// Thread contract: any thread that holds an rcu::ReadGuard. What `admit` accepted stays mapped until the guard is left
+// or renewed, and after a renewal if `recheck` accepts it.
 class CopyCheck {
 public:
     CopyCheck(const Layout& layout, const SlotTable& slots, const Openness& openness, const std::string& object_name)

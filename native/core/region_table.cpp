@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/grace.h"
+#include "core/rcu.h"
 #include "core/space.h"
 
 namespace memfabric {
@@ -56,7 +56,7 @@ void RegionTable::remove(std::uintptr_t base) {
     publish([base](Regions& regions) {
         std::erase_if(regions, [base](const Region& region) { return region.base == base; });
     });
-    Grace::synchronize();
+    rcu::synchronize();
 }
 
 void RegionTable::before_fork() { process().writers_.lock(); }

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/retirement.h"
+#include "core/rcu.h"
 
 namespace memfabric {
 
@@ -32,7 +32,7 @@ struct Gap {
     }
 };
 
-// Readers hold a Grace::Guard while they use an answer: the space it names lives until the guard is left. They never
+// Readers hold an rcu::ReadGuard while they use an answer: the space it names lives until the guard is left. They never
 // block. Writers are rare and take turns.
 class RegionTable {
 public:
@@ -59,7 +59,7 @@ private:
 
     std::mutex writers_;
     std::atomic<const Regions*> regions_;
-    Retirement retired_;  // under `writers_`
+    rcu::RetireList retired_;  // under `writers_`
 };
 
 }  // namespace memfabric

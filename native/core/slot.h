@@ -27,7 +27,7 @@ private:
 enum class Presence : std::uint8_t { Absent, Live, Gone };
 
 struct Slot {
-    // Read by copies under a guard, with seq_cst (see grace.h). Memory safety rests on `allocated_bytes` alone: it is
+    // Read by copies under a guard, with seq_cst (see rcu.h). Memory safety rests on `allocated_bytes` alone: it is
     // set after memory was mapped, and cleared, with a grace period, before it is unmapped.
     std::array<std::atomic<std::uint64_t>, kTiers> allocated_bytes{};
     std::atomic<Presence> presence{Presence::Absent};

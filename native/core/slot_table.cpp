@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/backoff.h"
-#include "core/grace.h"
 #include "core/last_error.h"
+#include "core/rcu.h"
 #include "core/shared_mapping.h"
 #include "core/shared_ranges.h"
 
@@ -100,7 +100,7 @@ Status SlotTable::detach(std::uint32_t rank) {
     const std::lock_guard lock(mapping_);
     for (auto& allocated : slot.allocated_bytes) allocated.store(0, std::memory_order_seq_cst);
     if (slot.draining == 0) ++draining_;
-    slot.draining = Grace::begin_period();
+    slot.draining = rcu::begin_grace_period();
     collect(rank);
     return Status::Ok;
 }
@@ -115,7 +115,7 @@ bool SlotTable::collect() {
 bool SlotTable::collect(std::uint32_t rank) {
     Slot& slot = slots_[rank];
     if (slot.draining == 0) return true;
-    if (!Grace::has_ended(slot.draining)) return false;
+    if (!rcu::grace_period_ended(slot.draining)) return false;
     slot.draining = 0;
     --draining_;
     if (slot.pins == 0) trim(rank);
@@ -139,7 +139,7 @@ void SlotTable::detach_all(const std::string& reason) {
             for (auto& allocated : slot.allocated_bytes) allocated.store(0, std::memory_order_seq_cst);
         }
     }
-    Grace::synchronize();
+    rcu::synchronize();
     const std::lock_guard lock(mapping_);
     for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
         slots_[rank].draining = 0;

@@ -19,8 +19,8 @@
 namespace memfabric {
 
 // Thread contract: every method may be called from any thread. `check` and `recheck` never block and need a
-// Grace::Guard. Nothing else waits for running copies but `drain`, `attach` (which drains) and `detach_all`: they must
-// not hold a guard, nor a lock that anybody else needs.
+// rcu::ReadGuard. Nothing else waits for running copies but `drain`, `attach` (which drains) and `detach_all`: they
+// must not hold a guard, nor a lock that anybody else needs.
 class SlotTable {
 public:
     SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,

@@ -6,9 +6,9 @@
 #include <cinttypes>
 #include <utility>
 
-#include "core/grace.h"
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "core/rcu.h"
 #include "core/region_table.h"
 
 namespace memfabric {
@@ -47,7 +47,7 @@ Status check(const Space::Config& config) {
 
 // The object of this process that owns a part of the range, if any.
 std::shared_ptr<Space> owner_within(const Layout& layout) {
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     const Region* region = RegionTable::process().first_touched(layout.base(), layout.size_bytes());
     return region == nullptr ? nullptr : region->space->weak_from_this().lock();
 }

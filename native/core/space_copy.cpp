@@ -12,16 +12,16 @@
 #include <variant>
 
 #include "core/chunked_move.h"
-#include "core/grace.h"
 #include "core/last_error.h"
 #include "core/pause_point.h"
+#include "core/rcu.h"
 #include "core/space.h"
 
 namespace memfabric {
 
 template <typename Request>
 Status Space::run(const Request& request, std::uint32_t type) {
-    Grace::Guard guard;
+    rcu::ReadGuard guard;
     Admission admission;
     if (const Status status = check_.admit(request, type, admission); status != Status::Ok) [[unlikely]]
         return status;
@@ -71,7 +71,7 @@ Status Space::copy_2d(const Rectangle& rectangle, std::uint32_t type, std::uint6
 
 Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream_handle) try {
     {
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
         Admission admission;
         const Status status =
             std::visit([&](const auto& what) { return check_.admit(what, type, admission); }, request);

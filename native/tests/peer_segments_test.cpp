@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/grace.h"
 #include "core/last_error.h"
+#include "core/rcu.h"
 #include "core/shared_mapping.h"
 #include "descriptor_limits.h"
 #include "transfer/peer.h"
@@ -50,7 +50,7 @@ struct Memory {
 TEST(peer_segments_are_mapped_where_they_belong) {
     Memory memory;
     PeerSegments segments;
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     CHECK(segments.at(1, kThere, 1) == nullptr);
     REQUIRE_EQ(segments.add({1, kThere, kSegmentBytes - 4096, 4096}, memory.duplicate()), Status::Ok);
     CHECK_EQ(segments.add({1, kThere, kSegmentBytes, 0}, memory.duplicate()), Status::Duplicated);
@@ -84,7 +84,7 @@ TEST(peer_segments_stay_mapped_until_their_users_have_left) {
     PeerSegments segments;
     REQUIRE_EQ(segments.add({1, kThere, kSegmentBytes, 0}, memory.duplicate()), Status::Ok);
     {
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
         std::byte* place = segments.at(1, kThere, kSegmentBytes);
         REQUIRE(place != nullptr);
         segments.remove(1);
@@ -126,7 +126,7 @@ TEST(segment_offers_reach_guests_before_and_after_they_come) {
     REQUIRE(pair.peer.hear());
     CHECK(pair.peer.segments.has(1));
     offers.show(both);
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     CHECK(pair.peer.mapped_at(2, kThere, kSegmentBytes) != nullptr);  // reads its link by itself
     offers.withdraw(1);
     offers.withdraw(3);
@@ -202,7 +202,7 @@ TEST(peer_segments_that_lost_their_descriptor_are_known_but_not_mapped) {
         const NoDescriptorLeft none;
         REQUIRE(pair.peer.hear());
     }
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     CHECK(pair.peer.segments.has(1));
     CHECK_EQ(pair.peer.segments.missed(), 1U);
     CHECK(pair.peer.mapped_at(1, kThere, 1) == nullptr);

@@ -11,8 +11,8 @@
 
 #include "check.h"
 #include "core/copy_check.h"
-#include "core/grace.h"
 #include "core/pause_point.h"
+#include "core/rcu.h"
 #include "core/space.h"
 #include "space_fixture.h"
 
@@ -53,12 +53,12 @@ template <typename Meanwhile>
 Status recheck_after(Parts& parts, const Piece& piece, Meanwhile meanwhile) {
     Admission admission;
     {
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
         const Status status = parts.check->admit(piece, kG2G, admission);
         if (status != Status::Ok) return status;
     }
     meanwhile();
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     return parts.check->recheck(piece, admission, {});
 }
 
@@ -205,7 +205,7 @@ TEST(large_copies_give_way_between_chunks) {
 TEST(detach_waits_for_nobody_and_memory_goes_when_copies_have_left) {
     World world;
     const std::uintptr_t place = world.space->layout().slot_address(1, Tier::Dram);
-    std::optional<Grace::Guard> reader;
+    std::optional<rcu::ReadGuard> reader;
     std::thread([&] {  // its own guard, which a copy of another object may hold for long
         reader.emplace();
         CHECK_EQ(world.space->slots().check("source", {place, 8}, kAnyMemory, "test"), Status::Ok);
@@ -224,7 +224,7 @@ TEST(successor_is_attached_when_copies_have_left) {
     std::atomic<bool> attached{false};
     std::thread successor;
     {
-        const Grace::Guard reader;
+        const rcu::ReadGuard reader;
         std::thread([&] { CHECK_EQ(world.space->detach(1), Status::Ok); }).join();
         successor = std::thread([&] {
             const File file(2 * kMiB);

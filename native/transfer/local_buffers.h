@@ -15,9 +15,9 @@
 
 namespace memfabric {
 
-// Thread contract: one thread, inside one Grace::Guard from the first `admit` to the last `recheck`: what was admitted
-// stays mapped until then. Cost for plain memory: one binary search to admit the first, few comparisons for further
-// ones between the same objects, one comparison to recheck.
+// Thread contract: one thread, inside one rcu::ReadGuard from the first `admit` to the last `recheck`: what was
+// admitted stays mapped until then. Cost for plain memory: one binary search to admit the first, few comparisons for
+// further ones between the same objects, one comparison to recheck.
 class LocalBuffers {
 public:
     Status admit(Extent buffer) {

@@ -20,7 +20,7 @@
 namespace memfabric {
 
 // Thread contract: filled by the thread that dialled, then shared. Transfers read it without locks inside a
-// Grace::Guard; long ones keep it alive themselves.
+// rcu::ReadGuard; long ones keep it alive themselves.
 struct Peer : std::enable_shared_from_this<Peer> {
     std::string session;  // as the caller named it
     InstanceId instance{};

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "core/owned_fd.h"
-#include "core/retirement.h"
+#include "core/rcu.h"
 #include "core/shared_mapping.h"
 #include "core/status.h"
 #include "transfer/session_frames.h"
 
 namespace memfabric {
 
-// Thread contract: any thread. `at` needs a Grace::Guard: what it returns stays mapped until the guard is left. Files
-// are mapped on first use: address space is the one thing that thousands of peers would exhaust.
+// Thread contract: any thread. `at` needs an rcu::ReadGuard: what it returns stays mapped until the guard is left.
+// Files are mapped on first use: address space is the one thing that thousands of peers would exhaust.
 class PeerSegments {
 public:
     PeerSegments() : table_(new Table) {}
@@ -77,7 +77,7 @@ private:
 
     std::mutex writers_;
     std::atomic<const Table*> table_;
-    Retirement retired_;
+    rcu::RetireList retired_;
     std::atomic<std::uint32_t> missed_{0};
 };
 

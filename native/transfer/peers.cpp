@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/grace.h"
+#include "core/rcu.h"
 
 namespace memfabric {
 
@@ -27,13 +27,13 @@ void Peers::abandon_in_child() {
 }
 
 void Peers::clear() {
-    Retirement all;  // freed after everybody has left
+    rcu::RetireList all;  // freed after everybody has left
     {
         const std::lock_guard lock(writers_);
         publish(std::make_unique<Map>());
         all = std::exchange(retired_, {});
     }
-    Grace::synchronize();
+    rcu::synchronize();
 }
 
 // With the lock held.

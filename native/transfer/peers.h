@@ -12,12 +12,12 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/retirement.h"
+#include "core/rcu.h"
 #include "transfer/peer.h"
 
 namespace memfabric {
 
-// Thread contract: any thread. `find` never blocks; what it returns lives until the caller's Grace::Guard ends.
+// Thread contract: any thread. `find` never blocks; what it returns lives until the caller's rcu::ReadGuard ends.
 class Peers {
 public:
     Peers();
@@ -46,7 +46,7 @@ private:
 
     std::mutex writers_;
     std::atomic<const Map*> map_;
-    Retirement retired_;
+    rcu::RetireList retired_;
 };
 
 }  // namespace memfabric

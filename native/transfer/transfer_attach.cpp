@@ -4,9 +4,9 @@
 #include <chrono>
 #include <utility>
 
-#include "core/grace.h"
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "core/rcu.h"
 #include "transfer/dialling.h"
 #include "transfer/transfer_engine.h"
 
@@ -63,7 +63,7 @@ Status TransferEngine::dial_once(const std::string& session) {
     }
     {
         // Whoever dialled last may just have finished.
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
         const Peer* peer = peers_.find(session);
         if (peer != nullptr && peer->usable()) return Status::Ok;
     }
@@ -89,7 +89,7 @@ Status TransferEngine::dial_once(const std::string& session) {
 Status TransferEngine::probe(std::string_view session) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     {
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
         const Peer* peer = peers_.find(session);
         if (peer != nullptr && peer->usable()) return Status::Ok;
     }

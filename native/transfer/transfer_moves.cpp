@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/copy_engine.h"
-#include "core/grace.h"
 #include "core/last_error.h"
 #include "core/pause_point.h"
+#include "core/rcu.h"
 #include "transfer/batch_routes.h"
 #include "transfer/local_buffers.h"
 #include "transfer/piece_sides.h"
@@ -119,7 +119,7 @@ Status partly(Status status, std::size_t moved_bytes, std::size_t total_bytes) {
 }
 
 // Leaves the guard between chunks: whoever takes memory away, of whatever object, waits for one chunk at most.
-Status move_in_chunks(Grace::Guard& guard, Peer& peer, Direction direction, std::span<const Piece> pieces,
+Status move_in_chunks(rcu::ReadGuard& guard, Peer& peer, Direction direction, std::span<const Piece> pieces,
                       std::size_t total_bytes) {
     if (const Status status = check_all(peer, direction, pieces); status != Status::Ok) return status;
     BufferOwners owners;
@@ -160,7 +160,7 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     if (mark_.in_forked_child()) [[unlikely]]
         return std::nullopt;
     std::shared_ptr<Peer> kept;  // ends after the guard
-    Grace::Guard guard;
+    rcu::ReadGuard guard;
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;

@@ -9,9 +9,9 @@
 
 #include "core/chunked_job.h"
 #include "core/copy_engine.h"
-#include "core/grace.h"
 #include "core/last_error.h"
 #include "core/pause_point.h"
+#include "core/rcu.h"
 #include "transfer/local_buffers.h"
 #include "transfer/quantisation.h"
 #include "transfer/transfer_engine.h"
@@ -113,7 +113,7 @@ Status for_each_buffer(const QuantisedBatch& batch, Ask ask) {
 
 // Touches the caller's buffers inside one guard: afterwards only `numbers` is needed.
 Status quantise(const QuantisedBatch& batch, std::span<std::int8_t> numbers) {
-    const Grace::Guard guard;
+    const rcu::ReadGuard guard;
     LocalBuffers local;
     const Status admitted = for_each_buffer(batch, [&](Extent buffer) { return local.admit(buffer); });
     if (admitted != Status::Ok) return admitted;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/grace.h"
+#include "core/rcu.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,11 +26,11 @@ bool ready(const std::future<void>& future, std::chrono::milliseconds within) {
 // A thread that holds a guard until told to go on.
 class Reader {
 public:
-    explicit Reader(void (*in_between)(Grace::Guard&) = nullptr) {
+    explicit Reader(void (*in_between)(rcu::ReadGuard&) = nullptr) {
         std::promise<void> entered;
         std::future<void> is_inside = entered.get_future();
         thread_ = std::thread([this, in_between, entered = std::move(entered)]() mutable {
-            Grace::Guard guard;
+            rcu::ReadGuard guard;
             entered.set_value();
             go_on_.get_future().wait();
             if (in_between != nullptr) {
@@ -50,24 +50,24 @@ private:
     std::thread thread_;
 };
 
-TEST(grace_does_not_wait_without_readers) {
+TEST(rcu_does_not_wait_without_readers) {
     {
-        const Grace::Guard guard;
+        const rcu::ReadGuard guard;
     }
-    Grace::synchronize();
+    rcu::synchronize();
 }
 
-TEST(grace_waits_for_a_reader_that_was_inside) {
+TEST(rcu_waits_for_a_reader_that_was_inside) {
     Reader reader;
-    auto writer = std::async(std::launch::async, [] { Grace::synchronize(); });
+    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
     CHECK(!ready(writer, 20ms));
     reader.go_on();
     CHECK(ready(writer, 5s));
 }
 
-TEST(grace_ignores_readers_that_enter_later) {
+TEST(rcu_ignores_readers_that_enter_later) {
     auto first = std::make_unique<Reader>();
-    auto writer = std::async(std::launch::async, [] { Grace::synchronize(); });
+    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
     CHECK(!ready(writer, 20ms));
     Reader second;
     first->go_on();
@@ -75,21 +75,21 @@ TEST(grace_ignores_readers_that_enter_later) {
     second.go_on();
 }
 
-TEST(grace_renewal_lets_the_writer_pass) {
-    Reader reader([](Grace::Guard& guard) { guard.renew(); });
-    auto writer = std::async(std::launch::async, [] { Grace::synchronize(); });
+TEST(rcu_renewal_lets_the_writer_pass) {
+    Reader reader([](rcu::ReadGuard& guard) { guard.renew(); });
+    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
     CHECK(!ready(writer, 20ms));
     reader.go_on();
     CHECK(ready(writer, 5s));
     reader.leave();
 }
 
-TEST(grace_inner_guards_change_nothing) {
-    Reader reader([](Grace::Guard&) {
-        Grace::Guard inner;
+TEST(rcu_inner_guards_change_nothing) {
+    Reader reader([](rcu::ReadGuard&) {
+        rcu::ReadGuard inner;
         inner.renew();
     });
-    auto writer = std::async(std::launch::async, [] { Grace::synchronize(); });
+    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
     reader.go_on();
     CHECK(!ready(writer, 20ms));
     reader.leave();
@@ -98,7 +98,7 @@ TEST(grace_inner_guards_change_nothing) {
 
 // Readers follow a pointer that a writer replaces and poisons: a use after the grace period would see the poison, and
 // the sanitizers a race.
-TEST(grace_protects_what_threads_come_and_go_read) {
+TEST(rcu_protects_what_threads_come_and_go_read) {
     struct Thing {
         std::array<int, 16> values;
     };
@@ -108,7 +108,7 @@ TEST(grace_protects_what_threads_come_and_go_read) {
     std::atomic<int> reads{0};
     const auto read = [&](int times) {
         for (int i = 0; i < times; ++i) {
-            const Grace::Guard guard;
+            const rcu::ReadGuard guard;
             const Thing* thing = current.load(std::memory_order_seq_cst);
             for (const int value : thing->values) poisoned += value;
             ++reads;
@@ -123,7 +123,7 @@ TEST(grace_protects_what_threads_come_and_go_read) {
     });
     for (int i = 0; i < 1000 || reads < 1000; ++i) {
         Thing* old = current.exchange(new Thing{}, std::memory_order_seq_cst);
-        Grace::synchronize();
+        rcu::synchronize();
         old->values.fill(1);
         delete old;
     }
@@ -133,12 +133,12 @@ TEST(grace_protects_what_threads_come_and_go_read) {
     CHECK_EQ(poisoned.load(), 0);
 }
 
-TEST(grace_in_a_forked_child_forgets_the_parents_readers) {
+TEST(rcu_in_a_forked_child_forgets_the_parents_readers) {
     Reader reader;
     const pid_t child = fork();
     if (child == 0) {
         alarm(5);
-        Grace::synchronize();
+        rcu::synchronize();
         _exit(0);
     }
     int status = -1;
