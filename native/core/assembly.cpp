@@ -73,7 +73,7 @@ Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* res
         unseen_.reset();
         if (earlier.bytes == bytes) return conclude(earlier.round, bytes, result);
     }
-    if (config_.board->anybody_gone()) [[unlikely]] {
+    if (config_.liveness->anybody_gone()) [[unlikely]] {
         if (const Status status = check_departures(); status != Status::Ok) return status;
     }
     // No round can end without us, so this is the round we arrive in.
@@ -131,8 +131,8 @@ Status Assembly::follow_to_the_end(const Waiting& waiting) {
     const std::uint32_t leader = config_.present.front();
     const auto ended = [&] { return area_.published.load() != waiting.round; };
     while (!ended()) {
-        if (config_.board->gone(leader)) return ended() ? Status::Ok : check_departures();
-        area_.changed.wait_unless([&] { return ended() || config_.board->gone(leader); },
+        if (config_.liveness->gone(leader)) return ended() ? Status::Ok : check_departures();
+        area_.changed.wait_unless([&] { return ended() || config_.liveness->gone(leader); },
                                   Interruption::slice(kUntilNotified));
         if (Interruption::requested()) {
             unseen_ = waiting;
@@ -222,14 +222,14 @@ template <typename Done>
 Status Assembly::wait(Done done, Clock::time_point until) {
     if (adaptive_wait_.poll(done)) return Status::Ok;
     while (!done()) {
-        const std::uint32_t departures = config_.board->departures();
+        const std::uint32_t departures = config_.liveness->departures();
         if (departures != 0) {
             const Status status = check_departures();
             if (status != Status::Ok) return done() ? Status::Ok : status;
         }
         const auto now = Clock::now();
         if (now >= until) return Status::Timeout;
-        area_.changed.wait_unless([&] { return done() || config_.board->departures() != departures; },
+        area_.changed.wait_unless([&] { return done() || config_.liveness->departures() != departures; },
                                   Interruption::slice(until - now));
         if (Interruption::requested()) return Status::Interrupted;
     }
@@ -266,16 +266,16 @@ Status Assembly::check_departures() {
     std::uint32_t gone = kNoRank;
     for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rank = members_known ? desks_[i].rank.load() - 1 : i;
-        if (config_.board->died(rank)) {
+        if (config_.liveness->died(rank)) {
             gone = rank;
             break;
         }
-        if (gone == kNoRank && config_.board->gone(rank)) gone = rank;
+        if (gone == kNoRank && config_.liveness->gone(rank)) gone = rank;
     }
     if (gone == kNoRank) return Status::Ok;
     return fail(Status::NotConnected,
                 "%s: %s; destroy the object and create it again without it, or with its successor",
-                config_.name.c_str(), config_.board->why_gone(config_.board->cause_of(gone)).c_str());
+                config_.name.c_str(), config_.liveness->why_gone(config_.liveness->cause_of(gone)).c_str());
 }
 
 Status Assembly::timed_out(std::uint32_t round, Clock::duration waited) {

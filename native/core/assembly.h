@@ -26,7 +26,7 @@
 
 #include "core/backoff.h"
 #include "core/control_page.h"
-#include "core/life_board.h"
+#include "core/host_liveness.h"
 #include "core/status.h"
 #include "core/timed_lock.h"
 
@@ -49,7 +49,7 @@ public:
 
     struct Config {
         std::shared_ptr<ControlPage> page;
-        const LifeBoard* board;
+        const HostLiveness* liveness;
         Area* area;
         std::uint32_t size;                  // desks: those of other hosts have a mailbox only
         std::vector<std::uint32_t> present;  // desks of this host, sorted

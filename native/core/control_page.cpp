@@ -35,8 +35,8 @@ constexpr std::uint32_t areas_of(std::uint32_t rank_size) { return 1 + 4 * rank_
 constexpr std::uint64_t seats_of(std::uint32_t rank_size) { return 9 * std::uint64_t{rank_size} + 16; }
 constexpr std::uint64_t block_bytes(std::uint64_t desks) { return desks * (sizeof(Desk) + 2 * kMailboxBytes); }
 
-constexpr std::uint64_t lives_at() { return kHeadBytes; }
-constexpr std::uint64_t areas_at(std::uint32_t rank_size) { return lives_at() + rank_size * sizeof(LifeLine); }
+constexpr std::uint64_t liveness_at() { return kHeadBytes; }
+constexpr std::uint64_t areas_at(std::uint32_t rank_size) { return liveness_at() + rank_size * sizeof(RankLiveness); }
 constexpr std::uint64_t heap_at(std::uint32_t rank_size) {
     return areas_at(rank_size) + areas_of(rank_size) * sizeof(Area);
 }
@@ -109,7 +109,7 @@ ControlPage::ControlPage(std::byte* start, std::uint64_t size_bytes, std::uint32
       size_bytes_(size_bytes),
       rank_size_(rank_size),
       area_count_(areas_of(rank_size)),
-      lives_(reinterpret_cast<LifeLine*>(start + lives_at())),
+      liveness_(reinterpret_cast<RankLiveness*>(start + liveness_at())),
       areas_(reinterpret_cast<Area*>(start + areas_at(rank_size))) {
     static_assert(sizeof(Head) <= kHeadBytes);
 }

@@ -49,8 +49,8 @@ struct Area {
     static constexpr std::uint32_t kFree = 0, kClaimed = 1, kReady = 2;
 };
 
-struct LifeLine {
-    alignas(64) FutexWord word;  // life_board.h has the values
+struct RankLiveness {
+    alignas(64) FutexWord word;  // host_liveness.h has the values
     FutexWord announced;         // 1 = everybody was told that the rank is gone
     FutexWord cause;             // 1 + the rank whose departure made it leave; 0 = it left of its own accord
 };
@@ -66,9 +66,9 @@ public:
     ControlPage& operator=(const ControlPage&) = delete;
 
     std::uint32_t rank_size() const { return rank_size_; }
-    FutexWord& life(std::uint32_t rank) const { return lives_[rank].word; }
-    FutexWord& announced(std::uint32_t rank) const { return lives_[rank].announced; }
-    FutexWord& cause(std::uint32_t rank) const { return lives_[rank].cause; }
+    FutexWord& life(std::uint32_t rank) const { return liveness_[rank].word; }
+    FutexWord& announced(std::uint32_t rank) const { return liveness_[rank].announced; }
+    FutexWord& cause(std::uint32_t rank) const { return liveness_[rank].cause; }
     FutexWord& departures() const;  // grows whenever a rank is found dead or leaves
 
     std::uint32_t area_count() const { return area_count_; }
@@ -92,7 +92,7 @@ private:
     const std::uint64_t size_bytes_;
     const std::uint32_t rank_size_;
     const std::uint32_t area_count_;
-    LifeLine* lives_;
+    RankLiveness* liveness_;
     Area* areas_;
 };
 

@@ -18,21 +18,21 @@ Clock::time_point after(std::chrono::nanoseconds timeout) { return Clock::now() 
 }  // namespace
 
 Status HostGroup::join(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostGroup>& joined) {
-    std::unique_ptr<LifeBoard> board;
-    if (const Status status = LifeBoard::start(page, config.rank, config.members, board); status != Status::Ok) {
+    std::unique_ptr<HostLiveness> liveness;
+    if (const Status status = HostLiveness::start(page, config.rank, config.members, liveness); status != Status::Ok) {
         return status;
     }
-    std::unique_ptr<HostGroup> group(new HostGroup(std::move(page), config, std::move(board)));
+    std::unique_ptr<HostGroup> group(new HostGroup(std::move(page), config, std::move(liveness)));
     if (const Status status = group->everybody_->sit(); status != Status::Ok) return status;
     joined = std::move(group);
     return Status::Ok;
 }
 
-HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<LifeBoard> board)
+HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostLiveness> liveness)
     : config_(config),
       page_(std::move(page)),
-      board_(std::move(board)),
-      everybody_(std::make_unique<Assembly>(Assembly::Config{page_, board_.get(), &page_->area(0), config.rank_size,
+      liveness_(std::move(liveness)),
+      everybody_(std::make_unique<Assembly>(Assembly::Config{page_, liveness_.get(), &page_->area(0), config.rank_size,
                                                              config.members, config.rank, config.rank, false,
                                                              config.object_name})) {}
 
@@ -70,7 +70,7 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
         for (const auto until = after(timeout); busy && area == nullptr;) {
             area = page_->subgroup(name, size, busy);
             if (!busy) break;
-            if (board_->departures() != 0) {
+            if (liveness_->departures() != 0) {
                 return fail(Status::NotConnected, "%s: a rank went away while subgroup '%s' was made",
                             config_.object_name.c_str(), name.c_str());
             }
@@ -88,8 +88,8 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
         }
         std::vector<std::uint32_t> desks(size);
         std::iota(desks.begin(), desks.end(), 0U);
-        auto made = std::make_unique<Assembly>(Assembly::Config{page_, board_.get(), area, size, std::move(desks), rank,
-                                                                config_.rank, true,
+        auto made = std::make_unique<Assembly>(Assembly::Config{page_, liveness_.get(), area, size, std::move(desks),
+                                                                rank, config_.rank, true,
                                                                 "subgroup '" + name + "' of " + config_.object_name});
         if (const Status status = made->sit(); status != Status::Ok) return status;
         known = std::move(made);
@@ -103,13 +103,14 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
 }
 
 void HostGroup::declare_gone(std::uint32_t rank, const std::string& reason) {
-    if (!mark_.in_forked_child()) board_->declare_gone(rank, reason);
+    if (!mark_.in_forked_child()) liveness_->declare_gone(rank, reason);
 }
 
 void HostGroup::leave() {
     if (mark_.in_forked_child() || left_.exchange(true)) return;
-    board_->leave();
-    board_->declare_gone(config_.rank, "rank " + std::to_string(config_.rank) + " has left: it destroyed the object");
+    liveness_->leave();
+    liveness_->declare_gone(config_.rank,
+                            "rank " + std::to_string(config_.rank) + " has left: it destroyed the object");
 }
 
 }  // namespace memfabric

@@ -15,7 +15,7 @@
 
 #include "core/assembly.h"
 #include "core/control_page.h"
-#include "core/life_board.h"
+#include "core/host_liveness.h"
 #include "core/process_mark.h"
 #include "core/status.h"
 
@@ -44,22 +44,22 @@ public:
                     Assembly*& found);
 
     void declare_gone(std::uint32_t rank, const std::string& reason);
-    void take_back(std::uint32_t rank) { board_->take_back(rank); }
+    void take_back(std::uint32_t rank) { liveness_->take_back(rank); }
     Status check_usable() const;
-    void leave();                        // the others' rounds fail from now on; running calls of ours end. Idempotent
-    void vanish() { board_->vanish(); }  // for tests
+    void leave();  // the others' rounds fail from now on; running calls of ours end. Idempotent
+    void vanish() { liveness_->vanish(); }  // for tests
 
     const Config& config() const { return config_; }
-    const LifeBoard& board() const { return *board_; }
+    const HostLiveness& liveness() const { return *liveness_; }
     Assembly& everybody() { return *everybody_; }
 
 private:
-    HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<LifeBoard> board);
+    HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostLiveness> liveness);
 
     const ProcessMark mark_;
     const Config config_;
     const std::shared_ptr<ControlPage> page_;
-    const std::unique_ptr<LifeBoard> board_;
+    const std::unique_ptr<HostLiveness> liveness_;
     const std::unique_ptr<Assembly> everybody_;
     std::atomic<bool> left_{false};
     std::mutex subgroups_mutex_;

@@ -176,9 +176,9 @@ nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U3
 
 std::pair<std::uintptr_t, std::uintptr_t> departure_words(const HostGroupObject& self) {
     raise_if_failed(self.check());
-    const LifeBoard& board = self.group->board();
-    return {reinterpret_cast<std::uintptr_t>(&board.departures_word()),
-            reinterpret_cast<std::uintptr_t>(&board.declared_word())};
+    const HostLiveness& liveness = self.group->liveness();
+    return {reinterpret_cast<std::uintptr_t>(&liveness.departures_word()),
+            reinterpret_cast<std::uintptr_t>(&liveness.declared_word())};
 }
 
 void leave(HostGroupObject& self) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The ranks of a host as threads of one process: one mapping of the control page for all, so that the thread sanitizer
-// sees every access, and a life board for each, whose thread can end as a killed process's does.
+// sees every access, and a liveness thread for each, which can end as a killed process's does.
 #pragma once
 
 #include <unistd.h>

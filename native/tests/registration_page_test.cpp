@@ -15,7 +15,7 @@
 #include "core/last_error.h"
 #include "core/shared_mapping.h"
 #include "core/shared_ranges.h"
-#include "transfer/life_holder.h"
+#include "transfer/liveness_lease.h"
 #include "transfer/registration_scan.h"
 #include "transfer/registrations.h"
 #include "transports/peer_process.h"
@@ -183,15 +183,15 @@ TEST(life_word_follows_its_process) {
     const PeerProcess process{getpid(), &page->life()};
     CHECK(!process.alive());
     {
-        std::unique_ptr<LifeHolder> holder;
-        REQUIRE_EQ(LifeHolder::start(page->life(), holder), Status::Ok);
+        std::unique_ptr<LivenessLease> lease;
+        REQUIRE_EQ(LivenessLease::start(page->life(), lease), Status::Ok);
         CHECK(process.alive());
     }
     CHECK(!process.alive());
     const pid_t child = fork();
     if (child == 0) {
-        std::unique_ptr<LifeHolder> holder;
-        if (LifeHolder::start(page->life(), holder) != Status::Ok) _exit(1);
+        std::unique_ptr<LivenessLease> lease;
+        if (LivenessLease::start(page->life(), lease) != Status::Ok) _exit(1);
         if (page->life().load() == PeerProcess::kHolderMask)
             page->life().store(0);  // an emulator: nobody would wipe it
         raise(SIGKILL);

@@ -92,9 +92,9 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     registrations_.show_on(page.get(), offers);
     const SessionOffer offer{address.text(), host.substr(0, kLongestTextBytes), instance, secret, page->shown_fd(),
                              offers};
-    std::unique_ptr<LifeHolder> life;
+    std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
-    Status status = LifeHolder::start(page->life(), life);
+    Status status = LivenessLease::start(page->life(), lease);
     if (status == Status::Ok) status = SessionService::start(offer, std::move(listener), downfalls_, service);
     if (status != Status::Ok) {
         registrations_.show_on(nullptr, nullptr);
@@ -109,7 +109,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     port_holder_.reset();
     page_ = std::move(page);
     offers_ = offers;
-    life_ = std::move(life);
+    lease_ = std::move(lease);
     service_ = std::move(service);
     open_.store(true, std::memory_order_release);
     return Status::Ok;
@@ -133,7 +133,7 @@ void TransferEngine::close() {
     open_.store(false);
     const std::shared_ptr<SessionService> service = std::move(service_);
     const std::shared_ptr<Stream> stream = std::move(stream_);
-    life_.reset();
+    lease_.reset();
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
     lock.unlock();
@@ -164,7 +164,7 @@ void TransferEngine::close() {
 // Only descriptors and mappings go: threads, locks and the words of the page are the parent's.
 void TransferEngine::abandon_in_child() {
     open_.store(false);
-    life_.reset();
+    lease_.reset();
     service_.reset();
     peers_.abandon_in_child();
     stream_.reset();

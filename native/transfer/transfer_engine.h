@@ -27,7 +27,7 @@
 #include "core/stream.h"
 #include "transfer/arena.h"
 #include "transfer/downfalls.h"
-#include "transfer/life_holder.h"
+#include "transfer/liveness_lease.h"
 #include "transfer/peers.h"
 #include "transfer/quantisation.h"
 #include "transfer/registrations.h"
@@ -145,7 +145,7 @@ private:
     std::unique_ptr<Arena> arena_;
     std::unique_ptr<RegistrationPage> page_;
     std::shared_ptr<SegmentOffers> offers_;
-    std::unique_ptr<LifeHolder> life_;
+    std::unique_ptr<LivenessLease> lease_;
     std::shared_ptr<SessionService> service_;  // shared with calls that wait while the engine closes
     std::shared_ptr<Stream> stream_;
     Directory directory_;

@@ -48,7 +48,7 @@ def blocked_signals(task: Path) -> int:
 
 def test_native_threads_take_no_signals(native_threads: list[Path]) -> None:
     names = {name_of(task) for task in native_threads}
-    assert names >= {"mf-heartbeat", "mf-board", "mf-stream", "mf-session", "mf-life", "mf-copy-0"}
+    assert names >= {"mf-heartbeat", "mf-liveness", "mf-stream", "mf-session", "mf-lease", "mf-copy-0"}
     # These two can be blocked by nobody; 32 and 33 are the C library's own.
     free = 1 << (signal.SIGKILL - 1) | 1 << (signal.SIGSTOP - 1) | 0b11 << 31
     everything = (1 << 64) - 1 & ~free

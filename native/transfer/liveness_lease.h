@@ -14,17 +14,17 @@
 
 namespace memfabric {
 
-class LifeHolder {
+class LivenessLease {
 public:
     // The word says "alive" when this returns. On systems without robust lists (emulators) nobody wipes it at death;
     // peers then learn of it from their connection only.
-    static Status start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeHolder>& started);
-    ~LifeHolder();  // the word says "gone", the thread is joined; in a forked child neither: both are the parent's
-    LifeHolder(const LifeHolder&) = delete;
-    LifeHolder& operator=(const LifeHolder&) = delete;
+    static Status start(std::atomic<std::uint32_t>& word, std::unique_ptr<LivenessLease>& started);
+    ~LivenessLease();  // the word says "gone", the thread is joined; in a forked child neither: both are the parent's
+    LivenessLease(const LivenessLease&) = delete;
+    LivenessLease& operator=(const LivenessLease&) = delete;
 
 private:
-    explicit LifeHolder(std::atomic<std::uint32_t>& word) : word_(word) {}
+    explicit LivenessLease(std::atomic<std::uint32_t>& word) : word_(word) {}
     void hold();
 
     const ProcessMark mark_;

@@ -20,14 +20,14 @@
 namespace memfabric {
 
 // One rank's part. Thread contract: every method from any thread; `gone` is cheap while nobody is gone.
-class LifeBoard {
+class HostLiveness {
 public:
     // Marks `rank` alive. `members` are all ranks of this host, sorted, `rank` among them.
     static Status start(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members,
-                        std::unique_ptr<LifeBoard>& started);
-    ~LifeBoard();
-    LifeBoard(const LifeBoard&) = delete;
-    LifeBoard& operator=(const LifeBoard&) = delete;
+                        std::unique_ptr<HostLiveness>& started);
+    ~HostLiveness();
+    HostLiveness(const HostLiveness&) = delete;
+    HostLiveness& operator=(const HostLiveness&) = delete;
 
     // Grows with every departure this process could know of: unchanged means that `gone` would find nobody new.
     std::uint32_t departures() const {
@@ -54,12 +54,12 @@ public:
 private:
     struct RobustList;
 
-    LifeBoard(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members);
+    HostLiveness(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members);
     void keep();
     void watch();
     std::uint32_t next_living() const;
     void announce(std::uint32_t rank) const;
-    void spread_the_word() const;
+    void notify_groups() const;
     std::uint32_t first_cause() const;
     void end_thread();
 

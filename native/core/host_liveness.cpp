@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/life_board.h"
+#include "core/host_liveness.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -27,7 +27,7 @@ bool is_alive(std::uint32_t word) { return word != kAbsent && !is_gone(word); }
 }  // namespace
 
 // One entry, whose word lies at a fixed distance from it in the control page.
-struct LifeBoard::RobustList {
+struct HostLiveness::RobustList {
     robust_list entry;
     robust_list_head head;
 
@@ -42,24 +42,24 @@ struct LifeBoard::RobustList {
     static void detach_from_thread() { syscall(SYS_set_robust_list, nullptr, sizeof(robust_list_head)); }
 };
 
-Status LifeBoard::start(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members,
-                        std::unique_ptr<LifeBoard>& started) {
+Status HostLiveness::start(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members,
+                           std::unique_ptr<HostLiveness>& started) {
     if (page->life(rank).load() != kAbsent) {
         return fail(Status::Duplicated, "rank %u has been in this control page before", rank);
     }
-    std::unique_ptr<LifeBoard> board(new LifeBoard(std::move(page), rank, std::move(members)));
+    std::unique_ptr<HostLiveness> liveness(new HostLiveness(std::move(page), rank, std::move(members)));
     try {
         const BlockedSignals blocked;
-        board->thread_ = std::thread([self = board.get()] { self->keep(); });
+        liveness->thread_ = std::thread([self = liveness.get()] { self->keep(); });
     } catch (const std::system_error& error) {
         return fail(Status::NoResources, "cannot start the thread that shows rank %u alive: %s", rank, error.what());
     }
-    while (board->phase_.load() == 0) futex_wait(board->phase_, 0, kLongestWatch);
-    started = std::move(board);
+    while (liveness->phase_.load() == 0) futex_wait(liveness->phase_, 0, kLongestWatch);
+    started = std::move(liveness);
     return Status::Ok;
 }
 
-LifeBoard::LifeBoard(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members)
+HostLiveness::HostLiveness(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members)
     : page_(std::move(page)),
       rank_(rank),
       members_(std::move(members)),
@@ -67,7 +67,7 @@ LifeBoard::LifeBoard(std::shared_ptr<ControlPage> page, std::uint32_t rank, std:
       reasons_(page_->rank_size()),
       robust_list_(std::make_unique<RobustList>(page_->life(rank))) {}
 
-LifeBoard::~LifeBoard() {
+HostLiveness::~HostLiveness() {
     if (mark_.in_forked_child()) {
         ProcessMark::abandon(thread_);
         return;
@@ -75,8 +75,8 @@ LifeBoard::~LifeBoard() {
     leave();
 }
 
-void LifeBoard::keep() {
-    pthread_setname_np(pthread_self(), "mf-board");
+void HostLiveness::keep() {
+    pthread_setname_np(pthread_self(), "mf-liveness");
     FutexWord& own = page_->life(rank_);
     const bool kernel_tells = robust_list_->attach_to_thread();
     own.store(static_cast<std::uint32_t>(syscall(SYS_gettid)));
@@ -98,7 +98,7 @@ void LifeBoard::keep() {
 }
 
 // Sleeps until the next living neighbour is gone.
-void LifeBoard::watch() {
+void HostLiveness::watch() {
     const std::uint32_t neighbour = next_living();
     if (neighbour == kNobody) return futex_wait(phase_, 1, kLongestWatch);
     FutexWord& word = page_->life(neighbour);
@@ -115,7 +115,7 @@ void LifeBoard::watch() {
 }
 
 // Announces whoever is found gone on the way.
-std::uint32_t LifeBoard::next_living() const {
+std::uint32_t HostLiveness::next_living() const {
     const auto own = std::ranges::find(members_, rank_) - members_.begin();
     const auto count = static_cast<std::ptrdiff_t>(members_.size());
     for (std::ptrdiff_t step = 1; step < count; ++step) {
@@ -127,13 +127,13 @@ std::uint32_t LifeBoard::next_living() const {
 }
 
 // Once for each rank, by whoever finds it gone first.
-void LifeBoard::announce(std::uint32_t rank) const {
+void HostLiveness::announce(std::uint32_t rank) const {
     if (page_->announced(rank).exchange(1) != 0) return;
     page_->departures().fetch_add(1);
-    spread_the_word();
+    notify_groups();
 }
 
-void LifeBoard::spread_the_word() const {
+void HostLiveness::notify_groups() const {
     for (std::uint32_t index = 0; index < page_->area_count(); ++index) {
         Area& area = page_->area(index);
         if (area.state.load() == Area::kFree) break;
@@ -141,11 +141,13 @@ void LifeBoard::spread_the_word() const {
     }
 }
 
-bool LifeBoard::gone(std::uint32_t rank) const { return declared_[rank].load() || is_gone(page_->life(rank).load()); }
+bool HostLiveness::gone(std::uint32_t rank) const {
+    return declared_[rank].load() || is_gone(page_->life(rank).load());
+}
 
-bool LifeBoard::died(std::uint32_t rank) const { return (page_->life(rank).load() & FUTEX_OWNER_DIED) != 0; }
+bool HostLiveness::died(std::uint32_t rank) const { return (page_->life(rank).load() & FUTEX_OWNER_DIED) != 0; }
 
-std::string LifeBoard::why_gone(std::uint32_t rank) const {
+std::string HostLiveness::why_gone(std::uint32_t rank) const {
     if (died(rank)) {
         return "rank " + std::to_string(rank) + " died: its process is gone";
     }
@@ -156,13 +158,13 @@ std::string LifeBoard::why_gone(std::uint32_t rank) const {
                                               : " is gone: another rank left because of it");
 }
 
-std::uint32_t LifeBoard::cause_of(std::uint32_t rank) const {
+std::uint32_t HostLiveness::cause_of(std::uint32_t rank) const {
     const std::uint32_t cause = page_->cause(rank).load();
     return cause == 0 || died(rank) ? rank : cause - 1;
 }
 
 // As the control page has it. Death comes before any other cause: those who left may have left because of it.
-std::uint32_t LifeBoard::first_cause() const {
+std::uint32_t HostLiveness::first_cause() const {
     std::uint32_t first = 0;
     for (std::uint32_t rank = 0; rank < page_->rank_size(); ++rank) {
         if (rank == rank_ || !gone(rank)) continue;
@@ -173,7 +175,7 @@ std::uint32_t LifeBoard::first_cause() const {
     return first;
 }
 
-void LifeBoard::declare_gone(std::uint32_t rank, const std::string& reason) {
+void HostLiveness::declare_gone(std::uint32_t rank, const std::string& reason) {
     if (rank >= declared_.size()) return;
     {
         const std::lock_guard lock(reasons_mutex_);
@@ -183,10 +185,10 @@ void LifeBoard::declare_gone(std::uint32_t rank, const std::string& reason) {
     declared_[rank].store(true);
     declared_count_.fetch_add(1);
     heard_.fetch_add(1);
-    spread_the_word();
+    notify_groups();
 }
 
-void LifeBoard::take_back(std::uint32_t rank) {
+void HostLiveness::take_back(std::uint32_t rank) {
     if (rank >= declared_.size()) return;
     const std::lock_guard lock(reasons_mutex_);
     if (!declared_[rank].exchange(false)) return;
@@ -194,7 +196,7 @@ void LifeBoard::take_back(std::uint32_t rank) {
     declared_count_.fetch_sub(1);
 }
 
-void LifeBoard::leave() {
+void HostLiveness::leave() {
     if (!mark_.in_forked_child() && departures() != 0) {
         std::uint32_t none = 0;
         page_->cause(rank_).compare_exchange_strong(none, first_cause());
@@ -202,12 +204,12 @@ void LifeBoard::leave() {
     end_thread();
 }
 
-void LifeBoard::vanish() {
+void HostLiveness::vanish() {
     goodbye_ = false;
     end_thread();
 }
 
-void LifeBoard::end_thread() {
+void HostLiveness::end_thread() {
     if (mark_.in_forked_child()) return;
     const std::lock_guard lock(ending_);
     if (!thread_.joinable()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/life_holder.h"
+#include "transfer/liveness_lease.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -15,20 +15,20 @@ namespace memfabric {
 
 static_assert(PeerProcess::kHolderMask == FUTEX_TID_MASK);
 
-Status LifeHolder::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LifeHolder>& started) {
-    std::unique_ptr<LifeHolder> holder(new LifeHolder(word));
+Status LivenessLease::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LivenessLease>& started) {
+    std::unique_ptr<LivenessLease> lease(new LivenessLease(word));
     try {
         const BlockedSignals blocked;
-        holder->thread_ = std::thread([raw = holder.get()] { raw->hold(); });
+        lease->thread_ = std::thread([raw = lease.get()] { raw->hold(); });
     } catch (const std::system_error& error) {
-        return fail(Status::NoResources, "cannot start the thread that holds the engine's life: %s", error.what());
+        return fail(Status::NoResources, "cannot start the thread that holds the engine's life word: %s", error.what());
     }
-    holder->holding_.wait(false);
-    started = std::move(holder);
+    lease->holding_.wait(false);
+    started = std::move(lease);
     return Status::Ok;
 }
 
-LifeHolder::~LifeHolder() {
+LivenessLease::~LivenessLease() {
     if (mark_.in_forked_child()) {
         ProcessMark::abandon(thread_);
         return;
@@ -39,8 +39,8 @@ LifeHolder::~LifeHolder() {
     if (thread_.joinable()) thread_.join();
 }
 
-void LifeHolder::hold() {
-    pthread_setname_np(pthread_self(), "mf-life");
+void LivenessLease::hold() {
+    pthread_setname_np(pthread_self(), "mf-lease");
     // The list has one entry; the kernel finds the word at a distance from it. This replaces the C library's list for
     // this thread, which therefore must not own robust mutexes: it owns nothing.
     robust_list entry{};
