@@ -31,17 +31,17 @@ constexpr std::uint64_t kMailboxBytes = kMaxGatherBytes;
 constexpr std::uint64_t kHeadBytes = 256;
 
 // Every rank can be in eight subgroups, whatever their shape.
-constexpr std::uint32_t areas_of(std::uint32_t rank_size) { return 1 + 4 * rank_size + 12; }
-constexpr std::uint64_t seats_of(std::uint32_t rank_size) { return 9 * std::uint64_t{rank_size} + 16; }
-constexpr std::uint64_t block_bytes(std::uint64_t desks) { return desks * (sizeof(Desk) + 2 * kMailboxBytes); }
+constexpr std::uint32_t groups_of(std::uint32_t rank_size) { return 1 + 4 * rank_size + 12; }
+constexpr std::uint64_t slots_of(std::uint32_t rank_size) { return 9 * std::uint64_t{rank_size} + 16; }
+constexpr std::uint64_t block_bytes(std::uint64_t slots) { return slots * (sizeof(MemberSlot) + 2 * kMailboxBytes); }
 
 constexpr std::uint64_t liveness_at() { return kHeadBytes; }
-constexpr std::uint64_t areas_at(std::uint32_t rank_size) { return liveness_at() + rank_size * sizeof(RankLiveness); }
+constexpr std::uint64_t groups_at(std::uint32_t rank_size) { return liveness_at() + rank_size * sizeof(RankLiveness); }
 constexpr std::uint64_t heap_at(std::uint32_t rank_size) {
-    return areas_at(rank_size) + areas_of(rank_size) * sizeof(Area);
+    return groups_at(rank_size) + groups_of(rank_size) * sizeof(GroupSlot);
 }
 constexpr std::uint64_t page_bytes(std::uint32_t rank_size) {
-    return heap_at(rank_size) + block_bytes(seats_of(rank_size));
+    return heap_at(rank_size) + block_bytes(slots_of(rank_size));
 }
 
 std::byte* map(int fd, std::uint64_t size_bytes) {
@@ -63,13 +63,13 @@ Status ControlPage::create(std::uint32_t rank_size, int& fd) {
         fd = -1;
         return status;
     }
-    // Area 0 has the first block of the heap. It is ready before anybody can map the page: ranks come all at once.
-    Area everybody{};
-    everybody.state = Area::kReady;
+    // Group slot 0 has the first block of the heap, and is ready before anybody maps the page: ranks come all at once.
+    GroupSlot everybody{};
+    everybody.state = GroupSlot::kReady;
     everybody.size = rank_size;
-    everybody.desks_at = heap_at(rank_size);
+    everybody.slots_at = heap_at(rank_size);
     const Head head{kMagic, rank_size, 1, {}, {}};
-    if (pwrite(fd, &everybody, sizeof everybody, static_cast<off_t>(areas_at(rank_size))) != sizeof everybody ||
+    if (pwrite(fd, &everybody, sizeof everybody, static_cast<off_t>(groups_at(rank_size))) != sizeof everybody ||
         pwrite(fd, &head, sizeof head, 0) != sizeof head) {
         const Status status = fail(Status::MallocFailed, "cannot write a control page: %s", std::strerror(errno));
         ::close(fd);
@@ -95,9 +95,10 @@ Status ControlPage::open(int fd, std::uint32_t rank_size, std::shared_ptr<Contro
                     std::strerror(errno));
     }
     opened.reset(new ControlPage(start, size_bytes, rank_size));
-    const Area& everybody = opened->area(0);
+    const GroupSlot& everybody = opened->group(0);
     if (opened->head().magic != kMagic || opened->head().rank_size != rank_size ||
-        everybody.state.load(std::memory_order_acquire) != Area::kReady || everybody.desks_at != heap_at(rank_size)) {
+        everybody.state.load(std::memory_order_acquire) != GroupSlot::kReady ||
+        everybody.slots_at != heap_at(rank_size)) {
         opened.reset();
         return fail(Status::InvalidParam, "the file is no control page for %u ranks", rank_size);
     }
@@ -108,9 +109,9 @@ ControlPage::ControlPage(std::byte* start, std::uint64_t size_bytes, std::uint32
     : start_(start),
       size_bytes_(size_bytes),
       rank_size_(rank_size),
-      area_count_(areas_of(rank_size)),
+      group_count_(groups_of(rank_size)),
       liveness_(reinterpret_cast<RankLiveness*>(start + liveness_at())),
-      areas_(reinterpret_cast<Area*>(start + areas_at(rank_size))) {
+      groups_(reinterpret_cast<GroupSlot*>(start + groups_at(rank_size))) {
     static_assert(sizeof(Head) <= kHeadBytes);
 }
 
@@ -120,42 +121,43 @@ ControlPage::Head& ControlPage::head() const { return *reinterpret_cast<Head*>(s
 
 FutexWord& ControlPage::departures() const { return head().departures; }
 
-std::byte* ControlPage::mailbox(const Area& area, std::uint32_t size, std::uint32_t desk, std::uint32_t parity) const {
-    return start_ + area.desks_at + size * sizeof(Desk) + (2 * std::uint64_t{desk} + parity) * kMailboxBytes;
+std::byte* ControlPage::mailbox(const GroupSlot& group, std::uint32_t size, std::uint32_t slot,
+                                std::uint32_t parity) const {
+    return start_ + group.slots_at + size * sizeof(MemberSlot) + (2 * std::uint64_t{slot} + parity) * kMailboxBytes;
 }
 
-std::uint64_t ControlPage::take_heap(std::uint64_t desks) {
-    const std::uint64_t before = head().heap_used.fetch_add(desks);
-    return rank_size_ + before + desks <= seats_of(rank_size_) ? heap_at(rank_size_) + block_bytes(rank_size_ + before)
+std::uint64_t ControlPage::take_heap(std::uint64_t slots) {
+    const std::uint64_t before = head().heap_used.fetch_add(slots);
+    return rank_size_ + before + slots <= slots_of(rank_size_) ? heap_at(rank_size_) + block_bytes(rank_size_ + before)
                                                                : 0;
 }
 
-Area* ControlPage::subgroup(const std::string& name, std::uint32_t size, bool& busy) {
+GroupSlot* ControlPage::subgroup(const std::string& name, std::uint32_t size, bool& busy) {
     busy = false;
-    for (std::uint32_t index = 1; index < area_count_; ++index) {
-        Area& area = areas_[index];
-        std::uint32_t state = area.state.load(std::memory_order_acquire);
-        if (state == Area::kFree && area.state.compare_exchange_strong(state, Area::kClaimed)) {
+    for (std::uint32_t index = 1; index < group_count_; ++index) {
+        GroupSlot& group = groups_[index];
+        std::uint32_t state = group.state.load(std::memory_order_acquire);
+        if (state == GroupSlot::kFree && group.state.compare_exchange_strong(state, GroupSlot::kClaimed)) {
             const std::uint64_t place = take_heap(size);
-            area.size = size;
-            area.desks_at = place;
-            name.copy(area.name, kMaxSubgroupName);
-            area.state.store(Area::kReady, std::memory_order_release);
-            state = Area::kReady;
+            group.size = size;
+            group.slots_at = place;
+            name.copy(group.name, kMaxSubgroupName);
+            group.state.store(GroupSlot::kReady, std::memory_order_release);
+            state = GroupSlot::kReady;
         }
-        if (state == Area::kClaimed) {  // whoever makes it may be making ours
+        if (state == GroupSlot::kClaimed) {  // whoever makes it may be making ours
             busy = true;
             return nullptr;
         }
-        if (name != area.name) continue;
-        if (area.desks_at == 0) break;
-        return &area;
+        if (name != group.name) continue;
+        if (group.slots_at == 0) break;
+        return &group;
     }
     static_cast<void>(
         fail(Status::NoResources,
              "no room for subgroup '%s' of %u ranks: an object of %u ranks has room for %u subgroups with "
              "%" PRIu64 " members together; use the names of existing ones again",
-             name.c_str(), size, rank_size_, area_count_ - 1, seats_of(rank_size_) - rank_size_));
+             name.c_str(), size, rank_size_, group_count_ - 1, slots_of(rank_size_) - rank_size_));
     return nullptr;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory in which the ranks of one object and one host meet: life words, and areas with rounds and mailboxes.
+// The memory in which the ranks of one object and one host meet: life words, and group slots with rounds and mailboxes.
 //
-//     head │ life word of every rank │ area 0, 1, 2, … │ heap: desks and mailboxes of the areas
+//     head │ life word of every rank │ group slot 0, 1, 2, … │ heap: member slots and mailboxes of the groups
 //
 // One rank of the host makes it, all map it, and it lives as long as anybody has it mapped: its maker may die. The file
-// is sparse; what nobody uses takes no memory. Area 0 is everybody's, the others belong to named subgroups.
+// is sparse; what nobody uses takes no memory. Group slot 0 is everybody's, the others belong to named subgroups.
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@ inline constexpr std::uint32_t kMaxGatherBytes = 64 * 1024;
 inline constexpr std::size_t kMaxSubgroupName = 63;
 inline constexpr std::size_t kMaxVerdictText = 255;
 
-// One member of an area. Its own process writes it; the others read it once the round is complete.
-struct alignas(64) Desk {
+// One member of a group. Its own process writes it; the others read it once the round is complete.
+struct alignas(64) MemberSlot {
     FutexWord arrived;                    // 1 + the round it has arrived for; for the sentence of a time-out
-    FutexWord rank;                       // 1 + its rank in the object, 0 = nobody has sat here yet
+    FutexWord rank;                       // 1 + its rank in the object, 0 = nobody has claimed the slot yet
     std::atomic<std::uint32_t> bytes[2];  // in the mailbox, by parity of the round; 0 = a barrier
 };
 
-// Where a set of members meets, round after round; assembly.h has the protocol.
-struct Area {
+// Where a set of members meets, round after round; collective.h has the protocol.
+struct GroupSlot {
     alignas(64) std::atomic<std::uint64_t> arrivals;  // round << 32 | all-gathers << 16 | members that have arrived
     alignas(64) FutexWord published;                  // rounds that are complete
     FutexWord full;                                   // 1 + the last round in which all members of this host arrived
@@ -43,7 +43,7 @@ struct Area {
     alignas(64) std::atomic<std::uint32_t> state;  // kFree, kClaimed, kReady
     std::atomic<std::uint32_t> established;        // 1 = a round was completed: the members are known
     std::uint32_t size;                            // members; for subgroups
-    std::uint64_t desks_at;                        // in bytes from the start of the page
+    std::uint64_t slots_at;                        // in bytes from the start of the page
     char name[kMaxSubgroupName + 1];
 
     static constexpr std::uint32_t kFree = 0, kClaimed = 1, kReady = 2;
@@ -71,29 +71,31 @@ public:
     FutexWord& cause(std::uint32_t rank) const { return liveness_[rank].cause; }
     FutexWord& departures() const;  // grows whenever a rank is found dead or leaves
 
-    std::uint32_t area_count() const { return area_count_; }
-    Area& area(std::uint32_t index) const { return areas_[index]; }
-    Desk* desks(const Area& area) const { return reinterpret_cast<Desk*>(start_ + area.desks_at); }
-    // The mailbox of one member of an area with `size` desks.
-    std::byte* mailbox(const Area& area, std::uint32_t size, std::uint32_t desk, std::uint32_t parity) const;
+    std::uint32_t group_count() const { return group_count_; }
+    GroupSlot& group(std::uint32_t index) const { return groups_[index]; }
+    MemberSlot* member_slots(const GroupSlot& group) const {
+        return reinterpret_cast<MemberSlot*>(start_ + group.slots_at);
+    }
+    // The mailbox of one member of a group with `size` slots.
+    std::byte* mailbox(const GroupSlot& group, std::uint32_t size, std::uint32_t slot, std::uint32_t parity) const;
 
-    // The area of that name, made if there is none. Null and `busy`: somebody is just making one, look again soon. Null
-    // and not busy: there is no room (NoResources; the last error says which limit).
-    Area* subgroup(const std::string& name, std::uint32_t size, bool& busy);
+    // The group of that name, made if there is none. Null and `busy`: somebody is just making one, look again soon.
+    // Null and not busy: there is no room (NoResources; the last error says which limit).
+    GroupSlot* subgroup(const std::string& name, std::uint32_t size, bool& busy);
 
 private:
     struct Head;
 
     ControlPage(std::byte* start, std::uint64_t size_bytes, std::uint32_t rank_size);
     Head& head() const;
-    std::uint64_t take_heap(std::uint64_t desks);  // where the block begins; 0 = no room
+    std::uint64_t take_heap(std::uint64_t slots);  // where the block begins; 0 = no room
 
     std::byte* const start_;
     const std::uint64_t size_bytes_;
     const std::uint32_t rank_size_;
-    const std::uint32_t area_count_;
+    const std::uint32_t group_count_;
     RankLiveness* liveness_;
-    Area* areas_;
+    GroupSlot* groups_;
 };
 
 }  // namespace memfabric

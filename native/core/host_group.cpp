@@ -11,7 +11,7 @@
 namespace memfabric {
 namespace {
 
-using Clock = Assembly::Clock;
+using Clock = Collective::Clock;
 
 Clock::time_point after(std::chrono::nanoseconds timeout) { return Clock::now() + timeout; }
 
@@ -23,7 +23,7 @@ Status HostGroup::join(std::shared_ptr<ControlPage> page, const Config& config, 
         return status;
     }
     std::unique_ptr<HostGroup> group(new HostGroup(std::move(page), config, std::move(liveness)));
-    if (const Status status = group->everybody_->sit(); status != Status::Ok) return status;
+    if (const Status status = group->everybody_->claim(); status != Status::Ok) return status;
     joined = std::move(group);
     return Status::Ok;
 }
@@ -32,9 +32,9 @@ HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, st
     : config_(config),
       page_(std::move(page)),
       liveness_(std::move(liveness)),
-      everybody_(std::make_unique<Assembly>(Assembly::Config{page_, liveness_.get(), &page_->area(0), config.rank_size,
-                                                             config.members, config.rank, config.rank, false,
-                                                             config.object_name})) {}
+      everybody_(std::make_unique<Collective>(Collective::Config{page_, liveness_.get(), &page_->group(0),
+                                                                 config.rank_size, config.members, config.rank,
+                                                                 config.rank, false, config.object_name})) {}
 
 Status HostGroup::check_usable() const {
     if (mark_.in_forked_child()) {
@@ -60,15 +60,15 @@ Status HostGroup::all_gather(const std::byte* data, std::uint32_t bytes, std::by
 }
 
 Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank,
-                           std::chrono::nanoseconds timeout, Assembly*& found) {
+                           std::chrono::nanoseconds timeout, Collective*& found) {
     if (const Status status = check_usable(); status != Status::Ok) return status;
     const std::lock_guard lock(subgroups_mutex_);
     auto& known = subgroups_[name];
     if (known == nullptr) {
-        Area* area = nullptr;
+        GroupSlot* group = nullptr;
         bool busy = true;
-        for (const auto until = after(timeout); busy && area == nullptr;) {
-            area = page_->subgroup(name, size, busy);
+        for (const auto until = after(timeout); busy && group == nullptr;) {
+            group = page_->subgroup(name, size, busy);
             if (!busy) break;
             if (liveness_->departures() != 0) {
                 return fail(Status::NotConnected, "%s: a rank went away while subgroup '%s' was made",
@@ -81,22 +81,22 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
             std::this_thread::yield();
             if (Interruption::requested()) return Status::Interrupted;
         }
-        if (area == nullptr) return Status::NoResources;
-        if (area->size != size) {
+        if (group == nullptr) return Status::NoResources;
+        if (group->size != size) {
             return fail(Status::InvalidParam, "%s: subgroup '%s' has %u ranks, this call says %u",
-                        config_.object_name.c_str(), name.c_str(), area->size, size);
+                        config_.object_name.c_str(), name.c_str(), group->size, size);
         }
-        std::vector<std::uint32_t> desks(size);
-        std::iota(desks.begin(), desks.end(), 0U);
-        auto made = std::make_unique<Assembly>(Assembly::Config{page_, liveness_.get(), area, size, std::move(desks),
-                                                                rank, config_.rank, true,
-                                                                "subgroup '" + name + "' of " + config_.object_name});
-        if (const Status status = made->sit(); status != Status::Ok) return status;
+        std::vector<std::uint32_t> slots(size);
+        std::iota(slots.begin(), slots.end(), 0U);
+        auto made = std::make_unique<Collective>(
+            Collective::Config{page_, liveness_.get(), group, size, std::move(slots), rank, config_.rank, true,
+                               "subgroup '" + name + "' of " + config_.object_name});
+        if (const Status status = made->claim(); status != Status::Ok) return status;
         known = std::move(made);
     }
-    if (known->size() != size || known->desk() != rank) {
+    if (known->size() != size || known->slot() != rank) {
         return fail(Status::InvalidParam, "%s: in subgroup '%s' this rank is rank_id %u of %u, this call says %u of %u",
-                    config_.object_name.c_str(), name.c_str(), known->desk(), known->size(), rank, size);
+                    config_.object_name.c_str(), name.c_str(), known->slot(), known->size(), rank, size);
     }
     found = known.get();
     return Status::Ok;

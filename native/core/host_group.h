@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/assembly.h"
+#include "core/collective.h"
 #include "core/control_page.h"
 #include "core/host_liveness.h"
 #include "core/process_mark.h"
@@ -41,7 +41,7 @@ public:
     // The members of a subgroup are ranks of this host; `size` and `rank` count inside it. Which ranks of the object
     // they are is known once each of them has arrived, and stays.
     Status subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank, std::chrono::nanoseconds timeout,
-                    Assembly*& found);
+                    Collective*& found);
 
     void declare_gone(std::uint32_t rank, const std::string& reason);
     void take_back(std::uint32_t rank) { liveness_->take_back(rank); }
@@ -51,7 +51,7 @@ public:
 
     const Config& config() const { return config_; }
     const HostLiveness& liveness() const { return *liveness_; }
-    Assembly& everybody() { return *everybody_; }
+    Collective& everybody() { return *everybody_; }
 
 private:
     HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostLiveness> liveness);
@@ -60,10 +60,10 @@ private:
     const Config config_;
     const std::shared_ptr<ControlPage> page_;
     const std::unique_ptr<HostLiveness> liveness_;
-    const std::unique_ptr<Assembly> everybody_;
+    const std::unique_ptr<Collective> everybody_;
     std::atomic<bool> left_{false};
     std::mutex subgroups_mutex_;
-    std::map<std::string, std::unique_ptr<Assembly>> subgroups_;
+    std::map<std::string, std::unique_ptr<Collective>> subgroups_;
 };
 
 }  // namespace memfabric

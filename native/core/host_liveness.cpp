@@ -134,10 +134,10 @@ void HostLiveness::announce(std::uint32_t rank) const {
 }
 
 void HostLiveness::notify_groups() const {
-    for (std::uint32_t index = 0; index < page_->area_count(); ++index) {
-        Area& area = page_->area(index);
-        if (area.state.load() == Area::kFree) break;
-        area.changed.notify_all();
+    for (std::uint32_t index = 0; index < page_->group_count(); ++index) {
+        GroupSlot& group = page_->group(index);
+        if (group.state.load() == GroupSlot::kFree) break;
+        group.changed.notify_all();
     }
 }
 

@@ -36,10 +36,10 @@ public:
     explicit MeetingOfHosts(nb::object meet) : meet_(std::move(meet)) {}
 
     Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
-                Assembly::Clock::time_point until) override {
+                Collective::Clock::time_point until) override {
         const AcquiredGil acquired;
         try {
-            const double left = Seconds(until - Assembly::Clock::now()).count();
+            const double left = Seconds(until - Collective::Clock::now()).count();
             const nb::object arguments = nb::make_tuple(
                 bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left);
             PyObject* const answer = call_from_core(meet_.ptr(), arguments.ptr());
@@ -155,9 +155,9 @@ int subgroup_barrier(HostGroupObject& self, const std::string& key, U32 rank_siz
     if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
     const auto group = self.group;
     return code_of(without_gil([&] {
-        Assembly* subgroup = nullptr;
+        Collective* subgroup = nullptr;
         const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
-        return status != Status::Ok ? status : subgroup->barrier(Assembly::Clock::now() + self.timeout);
+        return status != Status::Ok ? status : subgroup->barrier(Collective::Clock::now() + self.timeout);
     }));
 }
 
@@ -166,11 +166,11 @@ nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U3
     const char* call = "subgroup_all_gather";
     const std::uint32_t bytes = checked_size(self, data.size(), call);
     const auto group = self.group;
-    Assembly* subgroup = nullptr;
+    Collective* subgroup = nullptr;
     const Status found = without_gil([&] { return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup); });
     if (code_of(found) != 0) raise_runtime_error(call);
     return gathered(rank_size, bytes, call, [&](std::byte* result) {
-        return subgroup->all_gather(data_of(data), bytes, result, Assembly::Clock::now() + self.timeout);
+        return subgroup->all_gather(data_of(data), bytes, result, Collective::Clock::now() + self.timeout);
     });
 }
 

@@ -44,23 +44,23 @@ TEST(all_gather_has_everybodys_data_of_this_round) {
 TEST(control_page_is_ready_before_anybody_opens_it) {
     constexpr std::uint32_t kRanks = 3;
     const HostWorld world(kRanks);
-    const auto area_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->area(0));
+    const auto group_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->group(0));
     const std::uintptr_t page_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->life(0)) / 4096 * 4096;
     int fd = -1;
     REQUIRE(ControlPage::create(kRanks, fd) == Status::Ok);
-    Area fresh{};
-    CHECK_EQ(pread(fd, static_cast<void*>(&fresh), sizeof fresh, static_cast<off_t>(area_at - page_at)),
+    GroupSlot fresh{};
+    CHECK_EQ(pread(fd, static_cast<void*>(&fresh), sizeof fresh, static_cast<off_t>(group_at - page_at)),
              static_cast<ssize_t>(sizeof fresh));
     ::close(fd);
-    CHECK_EQ(fresh.state.load(), Area::kReady);
+    CHECK_EQ(fresh.state.load(), GroupSlot::kReady);
     CHECK_EQ(fresh.size, kRanks);
-    CHECK_EQ(fresh.desks_at, world.pages[0]->area(0).desks_at);
+    CHECK_EQ(fresh.slots_at, world.pages[0]->group(0).slots_at);
 }
 
 TEST(forked_child_has_no_part_in_the_group) {
     const HostWorld world(1);
     HostGroup& group = *world.groups[0];
-    Assembly* subgroup = nullptr;
+    Collective* subgroup = nullptr;
     REQUIRE_EQ(group.subgroup("one", 1, 0, kLong, subgroup), Status::Ok);
     const pid_t child = fork();
     if (child == 0) {

@@ -12,12 +12,12 @@ TEST(subgroups_meet_beside_each_other) {
     world.run([&](std::uint32_t rank) {
         const std::string name = rank % 2 == 0 ? "even" : "odd";
         for (std::uint64_t round = 0; round < 200; ++round) {
-            Assembly* subgroup = nullptr;
+            Collective* subgroup = nullptr;
             REQUIRE(world.groups[rank]->subgroup(name, 2, rank / 2, kLong, subgroup) == Status::Ok);
             const auto mine = letter(rank, round);
             std::array<std::array<std::uint64_t, 2>, 2> all{};
             CHECK_EQ(subgroup->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
-                                          reinterpret_cast<std::byte*>(&all), Assembly::Clock::now() + kLong),
+                                          reinterpret_cast<std::byte*>(&all), Collective::Clock::now() + kLong),
                      Status::Ok);
             CHECK(all[0] == letter(rank % 2, round));
             CHECK(all[1] == letter(rank % 2 + 2, round));
@@ -28,9 +28,9 @@ TEST(subgroups_meet_beside_each_other) {
 TEST(subgroup_without_the_dead_goes_on) {
     const HostWorld world(3);
     const auto meet = [&](std::uint32_t rank, const char* name) {
-        Assembly* subgroup = nullptr;
+        Collective* subgroup = nullptr;
         const Status status = world.groups[rank]->subgroup(name, 2, rank, kLong, subgroup);
-        return status != Status::Ok ? status : subgroup->barrier(Assembly::Clock::now() + kLong);
+        return status != Status::Ok ? status : subgroup->barrier(Collective::Clock::now() + kLong);
     };
     HostWorld::run({0, 1}, [&](std::uint32_t rank) { CHECK_EQ(meet(rank, "early"), Status::Ok); });
     world.groups[2]->vanish();
@@ -43,7 +43,7 @@ TEST(subgroup_without_the_dead_goes_on) {
 
 TEST(subgroup_refuses_other_numbers) {
     const HostWorld world(3);
-    Assembly* subgroup = nullptr;
+    Collective* subgroup = nullptr;
     REQUIRE(world.groups[0]->subgroup("a", 2, 0, kLong, subgroup) == Status::Ok);
     CHECK_EQ(world.groups[0]->subgroup("a", 2, 1, kLong, subgroup), Status::InvalidParam);
     CHECK_EQ(world.groups[1]->subgroup("a", 3, 1, kLong, subgroup), Status::InvalidParam);
@@ -54,9 +54,9 @@ TEST(subgroup_refuses_other_numbers) {
 
 TEST(subgroup_that_somebody_makes_for_too_long_is_a_time_out) {
     const HostWorld world(2);
-    std::memcpy(world.pages[0]->area(1).name, "a", 2);
-    world.pages[0]->area(1).state.store(Area::kClaimed);  // as a rank leaves it that is stopped in between
-    Assembly* subgroup = nullptr;
+    std::memcpy(world.pages[0]->group(1).name, "a", 2);
+    world.pages[0]->group(1).state.store(GroupSlot::kClaimed);  // as a rank leaves it that is stopped in between
+    Collective* subgroup = nullptr;
     CHECK_EQ(world.groups[0]->subgroup("a", 2, 0, 50ms, subgroup), Status::Timeout);
     CHECK(contains(last_error(), "has not gone on in time"));
     world.groups[1]->vanish();
@@ -67,7 +67,7 @@ TEST(subgroup_that_somebody_makes_for_too_long_is_a_time_out) {
 
 TEST(number_of_subgroups_is_limited) {
     const HostWorld world(1);
-    Assembly* subgroup = nullptr;
+    Collective* subgroup = nullptr;
     Status status = Status::Ok;
     std::uint32_t made = 0;
     for (; status == Status::Ok && made < 100; ++made) {

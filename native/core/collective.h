@@ -2,7 +2,7 @@
 //
 // A set of ranks of one host that meet round after round: barrier and all-gather in shared memory.
 //
-// A member writes what it brings into its mailbox and adds itself to the area's arrivals. The last one resets them,
+// A member writes what it brings into its mailbox and adds itself to the group's arrivals. The last one resets them,
 // publishes the round and wakes whoever sleeps. Budget when the others are there already: no system call, no lock that
 // another process could hold, two contended cache lines.
 //
@@ -42,33 +42,33 @@ public:
                         std::chrono::steady_clock::time_point until) = 0;
 };
 
-// One member's place. Thread contract: any thread; calls of one process are served one after the other.
-class Assembly {
+// One member's part. Thread contract: any thread; calls of one process are served one after the other.
+class Collective {
 public:
     using Clock = std::chrono::steady_clock;
 
     struct Config {
         std::shared_ptr<ControlPage> page;
         const HostLiveness* liveness;
-        Area* area;
-        std::uint32_t size;                  // desks: those of other hosts have a mailbox only
-        std::vector<std::uint32_t> present;  // desks of this host, sorted
-        std::uint32_t desk;                  // ours
+        GroupSlot* group;
+        std::uint32_t size;                  // slots: those of other hosts have a mailbox only
+        std::vector<std::uint32_t> present;  // slots of this host, sorted
+        std::uint32_t slot;                  // ours
         std::uint32_t rank;                  // ours, in the object
         bool subgroup;                       // its members are known when each of them has arrived once
         std::string name;                    // as sentences call it: "barrier of shm object 3"
     };
 
-    explicit Assembly(Config config);
+    explicit Collective(Config config);
 
     Status barrier(Clock::time_point until, OtherHosts* others = nullptr);
-    // `result` has room for `bytes` of every desk.
+    // `result` has room for `bytes` of every slot.
     Status all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
                       OtherHosts* others = nullptr);
-    Status sit();  // takes the desk of a subgroup: Duplicated when another rank has it
+    Status claim();  // takes the slot of a subgroup: Duplicated when another rank has it
 
     std::uint32_t size() const { return config_.size; }
-    std::uint32_t desk() const { return config_.desk; }
+    std::uint32_t slot() const { return config_.slot; }
     bool would_complete() const;  // everybody else is here: the next call will not wait
 
 private:
@@ -95,11 +95,11 @@ private:
     Status check_departures();
     Status timed_out(std::uint32_t round, Clock::duration waited);
     std::string unequal(std::uint32_t parity) const;
-    std::string rank_at(std::uint32_t desk) const;
+    std::string rank_at(std::uint32_t slot) const;
 
     const Config config_;
-    Area& area_;
-    Desk* const desks_;
+    GroupSlot& group_;
+    MemberSlot* const slots_;
     const std::uint64_t count_;   // members here
     TimedLock one_call_;          // calls of one process
     AdaptiveWait adaptive_wait_;  // under `one_call_`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/assembly.h"
+#include "core/collective.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -30,36 +30,36 @@ std::string call_of(std::uint32_t bytes) {
 
 }  // namespace
 
-Assembly::Assembly(Config config)
+Collective::Collective(Config config)
     : config_(std::move(config)),
-      area_(*config_.area),
-      desks_(config_.page->desks(area_)),
+      group_(*config_.group),
+      slots_(config_.page->member_slots(group_)),
       count_(config_.present.size()),
       adaptive_wait_(config_.present.size() > usable_cores()) {}
 
-Status Assembly::sit() {
+Status Collective::claim() {
     std::uint32_t nobody = 0;
     const std::uint32_t us = config_.rank + 1;
-    if (desks_[config_.desk].rank.compare_exchange_strong(nobody, us) || nobody == us) return Status::Ok;
+    if (slots_[config_.slot].rank.compare_exchange_strong(nobody, us) || nobody == us) return Status::Ok;
     return fail(Status::Duplicated, "%s: rank_id %u is taken by rank %u of the object, this is rank %u",
-                config_.name.c_str(), config_.desk, nobody - 1, config_.rank);
+                config_.name.c_str(), config_.slot, nobody - 1, config_.rank);
 }
 
-bool Assembly::would_complete() const {
-    return members_of(area_.arrivals.load(std::memory_order_relaxed)) + 1 == count_;
+bool Collective::would_complete() const {
+    return members_of(group_.arrivals.load(std::memory_order_relaxed)) + 1 == count_;
 }
 
-Status Assembly::barrier(Clock::time_point until, OtherHosts* others) {
+Status Collective::barrier(Clock::time_point until, OtherHosts* others) {
     return pass(nullptr, 0, nullptr, until, others);
 }
 
-Status Assembly::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                            OtherHosts* others) {
+Status Collective::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                              OtherHosts* others) {
     return pass(data, bytes, result, until, others);
 }
 
-Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                      OtherHosts* others) {
+Status Collective::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
+                        OtherHosts* others) {
     if (const Status status = one_call_.lock(until); status != Status::Ok) {
         if (status == Status::Interrupted) return status;
         return fail(status, "%s: another call of rank %u has been in it all the time", config_.name.c_str(),
@@ -77,46 +77,46 @@ Status Assembly::pass(const std::byte* data, std::uint32_t bytes, std::byte* res
         if (const Status status = check_departures(); status != Status::Ok) return status;
     }
     // No round can end without us, so this is the round we arrive in.
-    const std::uint32_t round = round_of(area_.arrivals.load(std::memory_order_relaxed));
+    const std::uint32_t round = round_of(group_.arrivals.load(std::memory_order_relaxed));
     const std::uint32_t parity = round & 1;
-    if (bytes != 0) std::memcpy(config_.page->mailbox(area_, config_.size, config_.desk, parity), data, bytes);
+    if (bytes != 0) std::memcpy(config_.page->mailbox(group_, config_.size, config_.slot, parity), data, bytes);
     const Waiting waiting{round, bytes, Clock::now(), until, others != nullptr};
     if (const Status status = arrive(waiting, others); status != Status::Ok) return status;
     return conclude(round, bytes, result);
 }
 
 // Everybody's mailboxes of the round's parity are safe until we arrive in the next round.
-Status Assembly::conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result) {
+Status Collective::conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result) {
     if (const Status status = verdict(round, bytes); status != Status::Ok || bytes == 0) return status;
-    for (std::uint32_t desk = 0; desk < config_.size; ++desk) {
-        std::memcpy(result + std::size_t{desk} * bytes, config_.page->mailbox(area_, config_.size, desk, round & 1),
+    for (std::uint32_t slot = 0; slot < config_.size; ++slot) {
+        std::memcpy(result + std::size_t{slot} * bytes, config_.page->mailbox(group_, config_.size, slot, round & 1),
                     bytes);
     }
     return Status::Ok;
 }
 
-Status Assembly::arrive(const Waiting& waiting, OtherHosts* others) {
+Status Collective::arrive(const Waiting& waiting, OtherHosts* others) {
     const std::uint32_t round = waiting.round;
-    Desk& own = desks_[config_.desk];
+    MemberSlot& own = slots_[config_.slot];
     own.bytes[round & 1].store(waiting.bytes, std::memory_order_relaxed);
     own.arrived.store(round + 1, std::memory_order_relaxed);
     const std::uint64_t unit = unit_of(waiting.bytes);
-    const std::uint64_t arrivals = area_.arrivals.fetch_add(unit, std::memory_order_acq_rel) + unit;
+    const std::uint64_t arrivals = group_.arrivals.fetch_add(unit, std::memory_order_acq_rel) + unit;
     const bool full = members_of(arrivals) == count_;
     if (full && others == nullptr) {
         publish(round, arrivals);
         return Status::Ok;
     }
     if (full) {
-        area_.full.store(round + 1);
-        area_.changed.notify_all();
+        group_.full.store(round + 1);
+        group_.changed.notify_all();
     }
-    return others != nullptr && config_.desk == config_.present.front() ? lead(waiting, *others) : follow(waiting);
+    return others != nullptr && config_.slot == config_.present.front() ? lead(waiting, *others) : follow(waiting);
 }
 
 // Waits for the end of the round.
-Status Assembly::follow(const Waiting& waiting) {
-    const Status status = wait([&] { return area_.published.load() != waiting.round; }, waiting.until);
+Status Collective::follow(const Waiting& waiting) {
+    const Status status = wait([&] { return group_.published.load() != waiting.round; }, waiting.until);
     if (status == Status::Ok) return Status::Ok;
     if (withdraw(waiting)) {
         return status == Status::Timeout ? timed_out(waiting.round, Clock::now() - waiting.since) : status;
@@ -127,13 +127,13 @@ Status Assembly::follow(const Waiting& waiting) {
 }
 
 // All of this host have arrived. If the leader is among the other hosts, its outcome is ours, and it has a deadline.
-Status Assembly::follow_to_the_end(const Waiting& waiting) {
+Status Collective::follow_to_the_end(const Waiting& waiting) {
     const std::uint32_t leader = config_.present.front();
-    const auto ended = [&] { return area_.published.load() != waiting.round; };
+    const auto ended = [&] { return group_.published.load() != waiting.round; };
     while (!ended()) {
         if (config_.liveness->gone(leader)) return ended() ? Status::Ok : check_departures();
-        area_.changed.wait_unless([&] { return ended() || config_.liveness->gone(leader); },
-                                  Interruption::slice(kUntilNotified));
+        group_.changed.wait_unless([&] { return ended() || config_.liveness->gone(leader); },
+                                   Interruption::slice(kUntilNotified));
         if (Interruption::requested()) {
             unseen_ = waiting;
             return Status::Interrupted;
@@ -143,11 +143,11 @@ Status Assembly::follow_to_the_end(const Waiting& waiting) {
 }
 
 // Waits for the members of this host, then meets the other hosts and publishes what came of it.
-Status Assembly::lead(const Waiting& waiting, OtherHosts& others) {
+Status Collective::lead(const Waiting& waiting, OtherHosts& others) {
     const std::uint32_t round = waiting.round;
     const std::uint32_t bytes = waiting.bytes;
     const std::uint32_t parity = round & 1;
-    const auto all_here = [&] { return area_.full.load() == round + 1; };
+    const auto all_here = [&] { return group_.full.load() == round + 1; };
     const Status came = wait(all_here, waiting.until);
     if (came != Status::Ok && withdraw(waiting)) {
         return came == Status::Timeout ? timed_out(round, Clock::now() - waiting.since) : came;
@@ -156,62 +156,62 @@ Status Assembly::lead(const Waiting& waiting, OtherHosts& others) {
     std::vector<std::byte> everybody(std::size_t{config_.size} * bytes);
     const std::string complaint = unequal(parity);
     for (std::size_t i = 0; i < count_ && complaint.empty() && bytes != 0; ++i) {
-        std::memcpy(ours.data() + i * bytes, config_.page->mailbox(area_, config_.size, config_.present[i], parity),
+        std::memcpy(ours.data() + i * bytes, config_.page->mailbox(group_, config_.size, config_.present[i], parity),
                     bytes);
     }
     const Status met = came == Status::Interrupted
                            ? came
                            : others.meet(bytes, complaint, ours.data(), everybody.data(), waiting.until);
     if (met == Status::Ok) {
-        for (std::uint32_t desk = 0; desk < config_.size && bytes != 0; ++desk) {
-            if (std::ranges::binary_search(config_.present, desk)) continue;
-            std::memcpy(config_.page->mailbox(area_, config_.size, desk, parity),
-                        everybody.data() + std::size_t{desk} * bytes, bytes);
+        for (std::uint32_t slot = 0; slot < config_.size && bytes != 0; ++slot) {
+            if (std::ranges::binary_search(config_.present, slot)) continue;
+            std::memcpy(config_.page->mailbox(group_, config_.size, slot, parity),
+                        everybody.data() + std::size_t{slot} * bytes, bytes);
         }
     } else {
         const std::string sentence = met == Status::Interrupted
                                          ? config_.name + ": rank " + std::to_string(config_.rank) +
                                                ", which meets the other hosts for this one, was interrupted; call again"
                                          : last_error();
-        const std::size_t length = sentence.copy(area_.verdict_text[parity], kMaxVerdictText);
-        area_.verdict_text[parity][length] = '\0';
+        const std::size_t length = sentence.copy(group_.verdict_text[parity], kMaxVerdictText);
+        group_.verdict_text[parity][length] = '\0';
     }
     const Status verdict = met == Status::Interrupted ? Status::Error : met;
-    area_.verdict[parity].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
-    area_.arrivals.store(start_of(round + 1), std::memory_order_release);
-    area_.published.store(round + 1);
-    area_.changed.notify_all();
+    group_.verdict[parity].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
+    group_.arrivals.store(start_of(round + 1), std::memory_order_release);
+    group_.published.store(round + 1);
+    group_.changed.notify_all();
     return met == Status::Interrupted ? met : Status::Ok;  // the verdict is read like everybody's
 }
 
 // `arrivals` is the full count of that round. May be done by several members at once; the first one wins.
-void Assembly::publish(std::uint32_t round, std::uint64_t arrivals) {
+void Collective::publish(std::uint32_t round, std::uint64_t arrivals) {
     const std::uint64_t gathers = gathers_of(arrivals);
-    if (round == 0) area_.established.store(1, std::memory_order_release);
+    if (round == 0) group_.established.store(1, std::memory_order_release);
     const Status verdict = gathers == 0 || gathers == count_ ? Status::Ok : Status::InvalidParam;
-    area_.verdict[round & 1].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
-    area_.arrivals.compare_exchange_strong(arrivals, start_of(round + 1), std::memory_order_acq_rel);
+    group_.verdict[round & 1].store(static_cast<std::uint32_t>(verdict), std::memory_order_relaxed);
+    group_.arrivals.compare_exchange_strong(arrivals, start_of(round + 1), std::memory_order_acq_rel);
     std::uint32_t expected = round;
-    area_.published.compare_exchange_strong(expected, round + 1);
-    area_.changed.notify_all();
+    group_.published.compare_exchange_strong(expected, round + 1);
+    group_.changed.notify_all();
 }
 
 // False if the round has all its members: complete (and published, if it needs no other hosts).
-bool Assembly::withdraw(const Waiting& waiting) {
-    std::uint64_t arrivals = area_.arrivals.load();
+bool Collective::withdraw(const Waiting& waiting) {
+    std::uint64_t arrivals = group_.arrivals.load();
     while (true) {
         if (round_of(arrivals) != waiting.round) {
             std::uint32_t expected = waiting.round;  // whoever reset the arrivals may have died before publishing
-            area_.published.compare_exchange_strong(expected, waiting.round + 1);
-            area_.changed.notify_all();
+            group_.published.compare_exchange_strong(expected, waiting.round + 1);
+            group_.changed.notify_all();
             return false;
         }
         if (members_of(arrivals) == count_) {
             if (!waiting.meets_others) publish(waiting.round, arrivals);
             return false;
         }
-        if (area_.arrivals.compare_exchange_weak(arrivals, arrivals - unit_of(waiting.bytes))) {
-            desks_[config_.desk].arrived.store(waiting.round, std::memory_order_relaxed);
+        if (group_.arrivals.compare_exchange_weak(arrivals, arrivals - unit_of(waiting.bytes))) {
+            slots_[config_.slot].arrived.store(waiting.round, std::memory_order_relaxed);
             return true;
         }
     }
@@ -219,7 +219,7 @@ bool Assembly::withdraw(const Waiting& waiting) {
 
 // Until `done()`; NotConnected when somebody who is needed is gone, Timeout, Interrupted.
 template <typename Done>
-Status Assembly::wait(Done done, Clock::time_point until) {
+Status Collective::wait(Done done, Clock::time_point until) {
     if (adaptive_wait_.poll(done)) return Status::Ok;
     while (!done()) {
         const std::uint32_t departures = config_.liveness->departures();
@@ -229,43 +229,43 @@ Status Assembly::wait(Done done, Clock::time_point until) {
         }
         const auto now = Clock::now();
         if (now >= until) return Status::Timeout;
-        area_.changed.wait_unless([&] { return done() || config_.liveness->departures() != departures; },
-                                  Interruption::slice(until - now));
+        group_.changed.wait_unless([&] { return done() || config_.liveness->departures() != departures; },
+                                   Interruption::slice(until - now));
         if (Interruption::requested()) return Status::Interrupted;
     }
     return Status::Ok;
 }
 
-Status Assembly::verdict(std::uint32_t round, std::uint32_t bytes) {
+Status Collective::verdict(std::uint32_t round, std::uint32_t bytes) {
     const std::uint32_t parity = round & 1;
-    const auto published = static_cast<Status>(area_.verdict[parity].load(std::memory_order_relaxed));
+    const auto published = static_cast<Status>(group_.verdict[parity].load(std::memory_order_relaxed));
     if (published == Status::Ok && bytes == 0) return Status::Ok;
-    if (published != Status::Ok && area_.verdict_text[parity][0] != '\0') {
-        return fail(published, "%s", area_.verdict_text[parity]);
+    if (published != Status::Ok && group_.verdict_text[parity][0] != '\0') {
+        return fail(published, "%s", group_.verdict_text[parity]);
     }
     const std::string complaint = unequal(parity);
     return complaint.empty() ? Status::Ok : fail(Status::InvalidParam, "%s", complaint.c_str());
 }
 
 // A sentence if the members of this host did not all do the same in the round.
-std::string Assembly::unequal(std::uint32_t parity) const {
-    const std::uint32_t first = desks_[config_.present.front()].bytes[parity].load(std::memory_order_relaxed);
-    for (const std::uint32_t desk : config_.present) {
-        const std::uint32_t theirs = desks_[desk].bytes[parity].load(std::memory_order_relaxed);
+std::string Collective::unequal(std::uint32_t parity) const {
+    const std::uint32_t first = slots_[config_.present.front()].bytes[parity].load(std::memory_order_relaxed);
+    for (const std::uint32_t slot : config_.present) {
+        const std::uint32_t theirs = slots_[slot].bytes[parity].load(std::memory_order_relaxed);
         if (theirs == first) continue;
-        return config_.name + ": " + rank_at(config_.present.front()) + " " + call_of(first) + ", " + rank_at(desk) +
+        return config_.name + ": " + rank_at(config_.present.front()) + " " + call_of(first) + ", " + rank_at(slot) +
                " " + call_of(theirs) + "; all ranks must do the same";
     }
     return {};
 }
 
 // NotConnected if one of those who are needed is gone. Names a dead one rather than those who left because of it.
-Status Assembly::check_departures() {
-    const bool members_known = config_.subgroup && area_.established.load(std::memory_order_acquire) != 0;
+Status Collective::check_departures() {
+    const bool members_known = config_.subgroup && group_.established.load(std::memory_order_acquire) != 0;
     const std::uint32_t count = members_known ? config_.size : config_.page->rank_size();
     std::uint32_t gone = kNoRank;
     for (std::uint32_t i = 0; i < count; ++i) {
-        const std::uint32_t rank = members_known ? desks_[i].rank.load() - 1 : i;
+        const std::uint32_t rank = members_known ? slots_[i].rank.load() - 1 : i;
         if (config_.liveness->died(rank)) {
             gone = rank;
             break;
@@ -278,23 +278,23 @@ Status Assembly::check_departures() {
                 config_.name.c_str(), config_.liveness->why_gone(config_.liveness->cause_of(gone)).c_str());
 }
 
-Status Assembly::timed_out(std::uint32_t round, Clock::duration waited) {
+Status Collective::timed_out(std::uint32_t round, Clock::duration waited) {
     std::string missing;
     std::size_t count = 0;
-    for (const std::uint32_t desk : config_.present) {
-        if (desk == config_.desk || desks_[desk].arrived.load() == round + 1) continue;
-        if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + rank_at(desk);
+    for (const std::uint32_t slot : config_.present) {
+        if (slot == config_.slot || slots_[slot].arrived.load() == round + 1) continue;
+        if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + rank_at(slot);
     }
     if (count > kShownRanks) missing += ", ...";
     return fail(Status::Timeout, "%s: %zu of %zu ranks did not arrive within %.2f s: %s", config_.name.c_str(), count,
                 static_cast<std::size_t>(count_), std::chrono::duration<double>(waited).count(), missing.c_str());
 }
 
-std::string Assembly::rank_at(std::uint32_t desk) const {
-    if (!config_.subgroup) return "rank " + std::to_string(desk);
-    const std::uint32_t rank = desks_[desk].rank.load();
+std::string Collective::rank_at(std::uint32_t slot) const {
+    if (!config_.subgroup) return "rank " + std::to_string(slot);
+    const std::uint32_t rank = slots_[slot].rank.load();
     const std::string of_object = rank == 0 ? "" : " (rank " + std::to_string(rank - 1) + " of the object)";
-    return "rank_id " + std::to_string(desk) + of_object;
+    return "rank_id " + std::to_string(slot) + of_object;
 }
 
 }  // namespace memfabric
