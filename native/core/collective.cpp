@@ -49,17 +49,17 @@ bool Collective::would_complete() const {
     return members_of(group_.arrivals.load(std::memory_order_relaxed)) + 1 == count_;
 }
 
-Status Collective::barrier(Clock::time_point until, OtherHosts* others) {
-    return pass(nullptr, 0, nullptr, until, others);
+Status Collective::barrier(Clock::time_point until, InterHostExchange* inter_host) {
+    return pass(nullptr, 0, nullptr, until, inter_host);
 }
 
 Status Collective::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                              OtherHosts* others) {
-    return pass(data, bytes, result, until, others);
+                              InterHostExchange* inter_host) {
+    return pass(data, bytes, result, until, inter_host);
 }
 
 Status Collective::pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                        OtherHosts* others) {
+                        InterHostExchange* inter_host) {
     if (const Status status = one_call_.lock(until); status != Status::Ok) {
         if (status == Status::Interrupted) return status;
         return fail(status, "%s: another call of rank %u has been in it all the time", config_.name.c_str(),
@@ -80,8 +80,8 @@ Status Collective::pass(const std::byte* data, std::uint32_t bytes, std::byte* r
     const std::uint32_t round = round_of(group_.arrivals.load(std::memory_order_relaxed));
     const std::uint32_t parity = round & 1;
     if (bytes != 0) std::memcpy(config_.page->mailbox(group_, config_.size, config_.slot, parity), data, bytes);
-    const Waiting waiting{round, bytes, Clock::now(), until, others != nullptr};
-    if (const Status status = arrive(waiting, others); status != Status::Ok) return status;
+    const Waiting waiting{round, bytes, Clock::now(), until, inter_host != nullptr};
+    if (const Status status = arrive(waiting, inter_host); status != Status::Ok) return status;
     return conclude(round, bytes, result);
 }
 
@@ -95,7 +95,7 @@ Status Collective::conclude(std::uint32_t round, std::uint32_t bytes, std::byte*
     return Status::Ok;
 }
 
-Status Collective::arrive(const Waiting& waiting, OtherHosts* others) {
+Status Collective::arrive(const Waiting& waiting, InterHostExchange* inter_host) {
     const std::uint32_t round = waiting.round;
     MemberSlot& own = slots_[config_.slot];
     own.bytes[round & 1].store(waiting.bytes, std::memory_order_relaxed);
@@ -103,7 +103,7 @@ Status Collective::arrive(const Waiting& waiting, OtherHosts* others) {
     const std::uint64_t unit = unit_of(waiting.bytes);
     const std::uint64_t arrivals = group_.arrivals.fetch_add(unit, std::memory_order_acq_rel) + unit;
     const bool full = members_of(arrivals) == count_;
-    if (full && others == nullptr) {
+    if (full && inter_host == nullptr) {
         publish(round, arrivals);
         return Status::Ok;
     }
@@ -111,7 +111,8 @@ Status Collective::arrive(const Waiting& waiting, OtherHosts* others) {
         group_.full.store(round + 1);
         group_.changed.notify_all();
     }
-    return others != nullptr && config_.slot == config_.present.front() ? lead(waiting, *others) : follow(waiting);
+    return inter_host != nullptr && config_.slot == config_.present.front() ? lead(waiting, *inter_host)
+                                                                            : follow(waiting);
 }
 
 // Waits for the end of the round.
@@ -142,8 +143,8 @@ Status Collective::follow_to_the_end(const Waiting& waiting) {
     return Status::Ok;
 }
 
-// Waits for the members of this host, then meets the other hosts and publishes what came of it.
-Status Collective::lead(const Waiting& waiting, OtherHosts& others) {
+// Waits for the members of this host, then exchanges with the other hosts and publishes what came of it.
+Status Collective::lead(const Waiting& waiting, InterHostExchange& inter_host) {
     const std::uint32_t round = waiting.round;
     const std::uint32_t bytes = waiting.bytes;
     const std::uint32_t parity = round & 1;
@@ -161,7 +162,7 @@ Status Collective::lead(const Waiting& waiting, OtherHosts& others) {
     }
     const Status met = came == Status::Interrupted
                            ? came
-                           : others.meet(bytes, complaint, ours.data(), everybody.data(), waiting.until);
+                           : inter_host.exchange(bytes, complaint, ours.data(), everybody.data(), waiting.until);
     if (met == Status::Ok) {
         for (std::uint32_t slot = 0; slot < config_.size && bytes != 0; ++slot) {
             if (std::ranges::binary_search(config_.present, slot)) continue;
@@ -207,7 +208,7 @@ bool Collective::withdraw(const Waiting& waiting) {
             return false;
         }
         if (members_of(arrivals) == count_) {
-            if (!waiting.meets_others) publish(waiting.round, arrivals);
+            if (!waiting.across_hosts) publish(waiting.round, arrivals);
             return false;
         }
         if (group_.arrivals.compare_exchange_weak(arrivals, arrivals - unit_of(waiting.bytes))) {

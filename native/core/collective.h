@@ -12,8 +12,8 @@
 // member that gave up arrives anew, in the same round, with its next call. A member whose signal handler raises gives
 // up as well; if the round is complete by then, its result is kept for the next call.
 //
-// Across hosts: when all members here have arrived, the lowest rank of this host (the leader) meets the other hosts
-// through `OtherHosts` and publishes the outcome, a failure too.
+// Across hosts: when all members here have arrived, the lowest rank of this host (the leader) exchanges with the
+// other hosts through `InterHostExchange` and publishes the outcome, a failure too.
 #pragma once
 
 #include <chrono>
@@ -32,14 +32,14 @@
 
 namespace memfabric {
 
-class OtherHosts {
+class InterHostExchange {
 public:
-    virtual ~OtherHosts() = default;
+    virtual ~InterHostExchange() = default;
     // On the leader's thread; may block until `until`. `ours` has `bytes` from every member here, `everybody` takes as
     // much from every rank; both in order of rank, both null for a barrier (`bytes` 0). A `complaint` that is not empty
     // has to fail the round on all hosts. A failure leaves its sentence in the last error.
-    virtual Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
-                        std::chrono::steady_clock::time_point until) = 0;
+    virtual Status exchange(std::uint32_t bytes, const std::string& complaint, const std::byte* ours,
+                            std::byte* everybody, std::chrono::steady_clock::time_point until) = 0;
 };
 
 // One member's part. Thread contract: any thread; calls of one process are served one after the other.
@@ -61,10 +61,10 @@ public:
 
     explicit Collective(Config config);
 
-    Status barrier(Clock::time_point until, OtherHosts* others = nullptr);
+    Status barrier(Clock::time_point until, InterHostExchange* inter_host = nullptr);
     // `result` has room for `bytes` of every slot.
     Status all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                      OtherHosts* others = nullptr);
+                      InterHostExchange* inter_host = nullptr);
     Status claim();  // takes the slot of a subgroup: Duplicated when another rank has it
 
     std::uint32_t size() const { return config_.size; }
@@ -77,15 +77,15 @@ private:
         std::uint32_t bytes;  // of our part; 0 = a barrier
         Clock::time_point since;
         Clock::time_point until;
-        bool meets_others;
+        bool across_hosts;
     };
 
     Status pass(const std::byte* data, std::uint32_t bytes, std::byte* result, Clock::time_point until,
-                OtherHosts* others);
-    Status arrive(const Waiting& waiting, OtherHosts* others);
+                InterHostExchange* inter_host);
+    Status arrive(const Waiting& waiting, InterHostExchange* inter_host);
     Status follow(const Waiting& waiting);
     Status follow_to_the_end(const Waiting& waiting);
-    Status lead(const Waiting& waiting, OtherHosts& others);
+    Status lead(const Waiting& waiting, InterHostExchange& inter_host);
     Status conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result);
     template <typename Done>
     Status wait(Done done, Clock::time_point until);

@@ -48,15 +48,15 @@ Status HostGroup::check_usable() const {
     return Status::Ok;
 }
 
-Status HostGroup::barrier(std::chrono::nanoseconds timeout, OtherHosts* others) {
+Status HostGroup::barrier(std::chrono::nanoseconds timeout, InterHostExchange* inter_host) {
     if (const Status status = check_usable(); status != Status::Ok) return status;
-    return everybody_->barrier(after(timeout), others);
+    return everybody_->barrier(after(timeout), inter_host);
 }
 
 Status HostGroup::all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result,
-                             std::chrono::nanoseconds timeout, OtherHosts* others) {
+                             std::chrono::nanoseconds timeout, InterHostExchange* inter_host) {
     if (const Status status = check_usable(); status != Status::Ok) return status;
-    return everybody_->all_gather(data, bytes, result, after(timeout), others);
+    return everybody_->all_gather(data, bytes, result, after(timeout), inter_host);
 }
 
 Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank,

@@ -34,10 +34,10 @@ public:
 
     static Status join(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostGroup>& joined);
 
-    Status barrier(std::chrono::nanoseconds timeout, OtherHosts* others);
+    Status barrier(std::chrono::nanoseconds timeout, InterHostExchange* inter_host);
     // `result` has room for rank_size × `bytes`.
     Status all_gather(const std::byte* data, std::uint32_t bytes, std::byte* result, std::chrono::nanoseconds timeout,
-                      OtherHosts* others);
+                      InterHostExchange* inter_host);
     // The members of a subgroup are ranks of this host; `size` and `rank` count inside it. Which ranks of the object
     // they are is known once each of them has arrived, and stays.
     Status subgroup(const std::string& name, std::uint32_t size, std::uint32_t rank, std::chrono::nanoseconds timeout,

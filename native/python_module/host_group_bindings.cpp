@@ -30,23 +30,23 @@ using Seconds = std::chrono::duration<double>;
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-// The other hosts, met by a Python function `meet(size, complaint, ours, timeout_s) -> bytes`.
-class MeetingOfHosts final : public OtherHosts {
+// The exchange with other hosts, done by a Python function `exchange(size, complaint, ours, timeout_s) -> bytes`.
+class PythonExchange final : public InterHostExchange {
 public:
-    explicit MeetingOfHosts(nb::object meet) : meet_(std::move(meet)) {}
+    explicit PythonExchange(nb::object exchange) : exchange_(std::move(exchange)) {}
 
-    Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
-                Collective::Clock::time_point until) override {
+    Status exchange(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
+                    Collective::Clock::time_point until) override {
         const AcquiredGil acquired;
         try {
             const double left = Seconds(until - Collective::Clock::now()).count();
             const nb::object arguments = nb::make_tuple(
                 bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left);
-            PyObject* const answer = call_from_core(meet_.ptr(), arguments.ptr());
+            PyObject* const answer = call_from_core(exchange_.ptr(), arguments.ptr());
             if (answer == nullptr) throw nb::python_error();
             const nb::bytes all = nb::cast<nb::bytes>(nb::steal(answer));
             if (all.size() != std::size_t{bytes} * rank_size) {
-                return fail(Status::Error, "the meeting of the hosts gave %zu bytes instead of %zu", all.size(),
+                return fail(Status::Error, "the exchange between hosts gave %zu bytes instead of %zu", all.size(),
                             std::size_t{bytes} * rank_size);
             }
             if (bytes != 0) std::memcpy(everybody, all.c_str(), all.size());
@@ -69,14 +69,14 @@ public:
 private:
     std::size_t ours_bytes(std::uint32_t bytes) const { return std::size_t{members} * bytes; }
 
-    nb::object meet_;
+    nb::object exchange_;
 };
 
 // `group` is null once this rank has left; calls that run meanwhile keep theirs, and the memory goes with the last one.
 // Everything here is read and written under the GIL.
 struct HostGroupObject {
     std::shared_ptr<HostGroup> group;
-    std::shared_ptr<MeetingOfHosts> others;  // null: there is one host only
+    std::shared_ptr<PythonExchange> inter_host;  // null: there is one host only
     std::chrono::nanoseconds timeout{};
     std::string object_name;
 
@@ -91,19 +91,19 @@ struct HostGroupObject {
 };
 
 void init(HostGroupObject* self, int fd, U32 rank, U32 rank_size, std::vector<std::uint32_t> members,
-          std::string object_name, double timeout_s, const nb::object& meet) {
+          std::string object_name, double timeout_s, const nb::object& exchange) {
     std::shared_ptr<ControlPage> page;
     raise_if_failed(ControlPage::open(fd, rank_size, page));
     const HostGroup::Config config{rank, rank_size, std::move(members), object_name};
     std::unique_ptr<HostGroup> group;
     raise_if_failed(without_gil([&] { return HostGroup::join(std::move(page), config, group); }));
-    std::shared_ptr<MeetingOfHosts> others;
-    if (!meet.is_none()) {
-        others = std::make_shared<MeetingOfHosts>(meet);
-        others->members = static_cast<std::uint32_t>(config.members.size());
-        others->rank_size = rank_size;
+    std::shared_ptr<PythonExchange> inter_host;
+    if (!exchange.is_none()) {
+        inter_host = std::make_shared<PythonExchange>(exchange);
+        inter_host->members = static_cast<std::uint32_t>(config.members.size());
+        inter_host->rank_size = rank_size;
     }
-    new (self) HostGroupObject{std::move(group), std::move(others),
+    new (self) HostGroupObject{std::move(group), std::move(inter_host),
                                std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(timeout_s)),
                                std::move(object_name)};
 }
@@ -111,8 +111,8 @@ void init(HostGroupObject* self, int fd, U32 rank, U32 rank_size, std::vector<st
 int barrier(HostGroupObject& self) {
     if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
     const auto group = self.group;
-    const auto others = self.others;
-    return code_of(without_gil([&] { return group->barrier(self.timeout, others.get()); }));
+    const auto inter_host = self.inter_host;
+    return code_of(without_gil([&] { return group->barrier(self.timeout, inter_host.get()); }));
 }
 
 [[noreturn]] void raise_runtime_error(const char* call) {
@@ -145,9 +145,9 @@ const std::byte* data_of(const nb::bytes& data) { return reinterpret_cast<const 
 nb::object all_gather(HostGroupObject& self, const nb::bytes& data) {
     const std::uint32_t bytes = checked_size(self, data.size(), "all_gather");
     const auto group = self.group;
-    const auto others = self.others;
+    const auto inter_host = self.inter_host;
     return gathered(group->config().rank_size, bytes, "all_gather", [&](std::byte* result) {
-        return group->all_gather(data_of(data), bytes, result, self.timeout, others.get());
+        return group->all_gather(data_of(data), bytes, result, self.timeout, inter_host.get());
     });
 }
 
@@ -183,7 +183,7 @@ std::pair<std::uintptr_t, std::uintptr_t> departure_words(const HostGroupObject&
 
 void leave(HostGroupObject& self) {
     auto group = std::exchange(self.group, nullptr);
-    auto others = std::exchange(self.others, nullptr);
+    auto inter_host = std::exchange(self.inter_host, nullptr);
     if (group == nullptr) return;
     const ReleasedGil released;
     group->leave();
@@ -204,11 +204,11 @@ void bind_host_group(nb::module_& module) {
     nb::class_<HostGroupObject>(
         module, "HostGroup",
         "The ranks of one object on this host: barrier and all-gather in shared memory, without the store.")
-        .def(
-            "__init__", &init, nb::arg("fd"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("members"),
-            nb::arg("object_name"), nb::arg("timeout_s"), nb::arg("meet").none(),
-            "Join it: `fd` is the control page of this host, `members` are its ranks in order. `meet(size, complaint,\n"
-            "ours, timeout_s) -> bytes` meets the other hosts, None if there are none. Raises FabricError.")
+        .def("__init__", &init, nb::arg("fd"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("members"),
+             nb::arg("object_name"), nb::arg("timeout_s"), nb::arg("exchange").none(),
+             "Join it: `fd` is the control page of this host, `members` are its ranks in order. `exchange(size,\n"
+             "complaint, ours, timeout_s) -> bytes` exchanges with the other hosts, None if there are none. Raises\n"
+             "FabricError.")
         .def("barrier", &barrier,
              "Wait until every rank of the object has called it.\n\n"
              "Returns 0; -2004 if ranks did not arrive within the operation time-out, and the last error names them "

@@ -35,7 +35,7 @@ from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.attendance import Attendance
 from memfabric_hybrid.shm.departures import Departures
 from memfabric_hybrid.shm.foundation import Foundation
-from memfabric_hybrid.shm.host_meeting import HostMeeting
+from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.share_memory import ShareMemory
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
@@ -144,11 +144,11 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
                 pool.wait_for_all(deadline)
             hosts, lives = pool.hosts(), pool.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if wish.rank in ranks)
-            meeting = None
+            inter_host = None
             if len(hosts) > 1:
                 store = current.site.member.store
-                meeting = HostMeeting(store, pool.name, lives, hosts, own_host, departures.check)
-            foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, meeting, departures)
+                inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, departures.check)
+            foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, inter_host, departures)
             with pages.chosen(members[0]) as page:
                 made = ShareMemory(foundation, page, deadline)
         finally:

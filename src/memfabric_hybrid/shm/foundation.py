@@ -9,7 +9,7 @@ import msgspec
 from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.shm.departures import Departures
-from memfabric_hybrid.shm.host_meeting import HostMeeting
+from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 
 if TYPE_CHECKING:
     from memfabric_hybrid.shm.runtime import Runtime
@@ -24,5 +24,5 @@ class Foundation(msgspec.Struct, frozen=True):
     space: _native.Space
     page_fd: int  # our control page, shown to neighbours again when the store was away
     members: list[int]  # the ranks of this host
-    meeting: HostMeeting | None  # None: there is one host only
+    inter_host: InterHostExchange | None  # None: there is one host only
     departures: Departures

@@ -60,15 +60,15 @@ class ShareMemory(_native.HostGroup):
         foundation.pool.on_refused_keys = self._values.refused
         self._exits = Exits(site, name, self._operation_timeout_s, deadline)
         try:
-            meeting = foundation.meeting
+            inter_host = foundation.inter_host
             self._store_subgroups = None
-            if meeting is not None:
+            if inter_host is not None:
                 self._store_subgroups = StoreSubgroups(
-                    site.member.store, f"{meeting.group}-subgroup", self._rank, foundation.departures.check
+                    site.member.store, f"{inter_host.group}-subgroup", self._rank, foundation.departures.check
                 )
             super().__init__(
                 page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",
-                deadline.remaining_s(), meeting.attend if meeting is not None else None,
+                deadline.remaining_s(), inter_host.exchange if inter_host is not None else None,
             )  # fmt: skip
             try:
                 # Kernels use plain addresses: the memory of a rank that dies stays until the object is destroyed.

@@ -13,7 +13,7 @@ import msgspec
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, TimedOut
-from memfabric_hybrid.shm.host_meeting import gather_patiently
+from memfabric_hybrid.shm.inter_host_exchange import gather_patiently
 from memfabric_hybrid.store import Store
 
 

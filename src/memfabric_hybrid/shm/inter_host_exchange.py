@@ -1,7 +1,7 @@
-"""How the hosts of one object meet: the ranks of each host combine in shared memory, one leader per host comes here.
+"""Between the hosts of one object: the ranks of each host combine in shared memory, one leader per host comes here.
 
 Leaders bring their host's data to a gathering of the store and take everybody's. A gathering that fails has not
-happened, so its number is used again; one that fails half-way cannot be repeated and ends all meetings.
+happened, so its number is used again; one that fails half-way cannot be repeated and ends all exchanges.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def gather_patiently(
                 raise
 
 
-class HostMeeting:
-    """One object's meetings, as the leader of this host sees them. Calls come one at a time."""
+class InterHostExchange:
+    """One object's exchanges, as the leader of this host sees them. Calls come one at a time."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class HostMeeting:
         self._number = 0  # of the next gathering
         self._over: str | None = None
 
-    def attend(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:
+    def exchange(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:
         """Brings what the ranks of this host brought; everybody's bytes in order of rank."""
         if self._over is not None:
             raise NotConnected(f"the hosts have lost step with each other: {self._over}; create the object again")

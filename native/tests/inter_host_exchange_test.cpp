@@ -13,12 +13,12 @@ namespace {
 // The store between two hosts, as a lock in this process.
 class TwoHosts {
 public:
-    class Door final : public OtherHosts {
+    class Side final : public InterHostExchange {
     public:
-        Door(TwoHosts& between, std::size_t host, std::vector<std::vector<std::uint32_t>> hosts)
+        Side(TwoHosts& between, std::size_t host, std::vector<std::vector<std::uint32_t>> hosts)
             : between_(between), host_(host), hosts_(std::move(hosts)) {}
-        Status meet(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
-                    std::chrono::steady_clock::time_point) override {
+        Status exchange(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
+                        std::chrono::steady_clock::time_point) override {
             if (!complaint.empty()) return fail(Status::InvalidParam, "%s", complaint.c_str());
             between_.exchange(host_, std::vector<std::byte>(ours, ours + hosts_[host_].size() * bytes));
             for (std::size_t host = 0; host < 2; ++host) {
@@ -50,43 +50,43 @@ private:
 
 }  // namespace
 
-TEST(hosts_combine_and_their_leaders_meet) {
+TEST(hosts_combine_and_their_leaders_exchange) {
     const std::vector<std::vector<std::uint32_t>> hosts{{0, 2}, {1, 3, 4}};
     const HostWorld world(5, hosts);
     TwoHosts between;
-    TwoHosts::Door doors[2] = {{between, 0, hosts}, {between, 1, hosts}};
+    TwoHosts::Side sides[2] = {{between, 0, hosts}, {between, 1, hosts}};
     world.run([&](std::uint32_t rank) {
-        OtherHosts* others = &doors[rank == 0 || rank == 2 ? 0 : 1];
+        InterHostExchange* inter_host = &sides[rank == 0 || rank == 2 ? 0 : 1];
         for (std::uint64_t round = 0; round < 100; ++round) {
             const auto mine = letter(rank, round);
             std::array<std::array<std::uint64_t, 2>, 5> all{};
             CHECK_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
-                                                    reinterpret_cast<std::byte*>(&all), kLong, others),
+                                                    reinterpret_cast<std::byte*>(&all), kLong, inter_host),
                      Status::Ok);
             for (std::uint32_t peer = 0; peer < 5; ++peer) CHECK(all[peer] == letter(peer, round));
-            CHECK_EQ(world.groups[rank]->barrier(kLong, others), Status::Ok);
+            CHECK_EQ(world.groups[rank]->barrier(kLong, inter_host), Status::Ok);
         }
     });
 }
 
 namespace {
 
-class ClosedDoor final : public OtherHosts {
+class FailingExchange final : public InterHostExchange {
 public:
-    Status meet(std::uint32_t, const std::string&, const std::byte*, std::byte*,
-                std::chrono::steady_clock::time_point) override {
+    Status exchange(std::uint32_t, const std::string&, const std::byte*, std::byte*,
+                    std::chrono::steady_clock::time_point) override {
         return fail(Status::Timeout, "host 1 did not arrive");
     }
 };
 
 }  // namespace
 
-TEST(failed_meeting_of_hosts_fails_the_round_on_every_rank) {
+TEST(failed_inter_host_exchange_fails_the_round_on_every_rank) {
     const HostWorld world(3, {{0, 1}, {2}});
-    ClosedDoor door;
+    FailingExchange failing;
     HostWorld::run({0, 1}, [&](std::uint32_t rank) {
         for (int round = 0; round < 3; ++round) {
-            CHECK_EQ(world.groups[rank]->barrier(kLong, &door), Status::Timeout);
+            CHECK_EQ(world.groups[rank]->barrier(kLong, &failing), Status::Timeout);
             CHECK_EQ(last_error(), std::string("host 1 did not arrive"));
         }
     });
