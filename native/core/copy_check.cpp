@@ -37,7 +37,7 @@ Status CopyCheck::admit(const Rectangle& rectangle, std::uint32_t type, Admissio
 }
 
 Status CopyCheck::admit(Extent source, Extent target, std::uint32_t type, Admission& admission) const {
-    if (const Status status = openness_.check(); status != Status::Ok) [[unlikely]]
+    if (const Status status = object_state_.check(); status != Status::Ok) [[unlikely]]
         return status;
     if (type >= kCopyTypes.size()) [[unlikely]] {
         return fail(Status::InvalidParam, "%s: copy type %u does not exist, types are 0 (L2G) to %zu (AUTO)",
@@ -141,7 +141,7 @@ Status CopyCheck::recheck_all(const std::vector<Piece>& pieces, const Admission&
 }
 
 Status CopyCheck::recheck(Extent source, Extent target, const Admission& admission, const Owners& others) const {
-    if (const Status status = openness_.recheck(admission.since); status != Status::Ok) return status;
+    if (const Status status = object_state_.recheck(admission.since); status != Status::Ok) return status;
     if (const Status status = recheck_side(source, admission, others); status != Status::Ok) return status;
     return recheck_side(target, admission, others);
 }

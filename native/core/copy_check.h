@@ -12,7 +12,7 @@
 #include "core/copy_request.h"
 #include "core/copy_type.h"
 #include "core/layout.h"
-#include "core/openness.h"
+#include "core/object_state.h"
 #include "core/slot.h"
 #include "core/slot_table.h"
 #include "core/status.h"
@@ -32,8 +32,9 @@ using Owners = std::vector<std::shared_ptr<Space>>;
 // or renewed, and after a renewal if `recheck` accepts it.
 class CopyCheck {
 public:
-    CopyCheck(const Layout& layout, const SlotTable& slots, const Openness& openness, const std::string& object_name)
-        : layout_(layout), slots_(slots), openness_(openness), object_name_(object_name) {}
+    CopyCheck(const Layout& layout, const SlotTable& slots, const ObjectState& object_state,
+              const std::string& object_name)
+        : layout_(layout), slots_(slots), object_state_(object_state), object_name_(object_name) {}
 
     Status admit(const Piece& piece, std::uint32_t type, Admission& admission) const;
     Status admit(const std::vector<Piece>& pieces, std::uint32_t type, Admission& admission) const;
@@ -69,7 +70,7 @@ private:
 
     const Layout& layout_;
     const SlotTable& slots_;
-    const Openness& openness_;
+    const ObjectState& object_state_;
     const std::string& object_name_;
 };
 

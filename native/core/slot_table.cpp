@@ -72,7 +72,7 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
     return Status::Ok;
 }
 
-Status SlotTable::enliven(std::uint32_t rank) {
+Status SlotTable::activate(std::uint32_t rank) {
     if (const Status status = check_rank(rank); status != Status::Ok) return status;
     const std::lock_guard lock(presence_);
     slots_[rank].presence.store(Presence::Live, std::memory_order_seq_cst);

@@ -30,7 +30,7 @@ public:
     // that can be cut would be a crash of ours in somebody else's hands: `sealed` demands that it cannot.
     Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
                   std::uint64_t size_bytes, bool sealed = false);
-    Status enliven(std::uint32_t rank);
+    Status activate(std::uint32_t rank);
 
     // From now on copies that touch the rank fail with NotConnected and this reason; running ones fail soon. At once.
     Status revoke(std::uint32_t rank, const std::string& reason);

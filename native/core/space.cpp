@@ -102,36 +102,36 @@ Space::Space(const Config& config, const Layout& layout, std::unique_ptr<Reserva
       local_rank_(config.local_rank),
       object_name_(config.object_name),
       engine_(CopyEngine::process()),
-      openness_(config.object_name),
+      object_state_(config.object_name),
       slots_(layout, config.local_rank, config.object_name, std::move(reservation)),
-      check_(layout_, slots_, openness_, object_name_) {}
+      check_(layout_, slots_, object_state_, object_name_) {}
 
 Space::~Space() { close(); }
 
 Status Space::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
                      std::uint64_t size_bytes, bool sealed) {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     return slots_.attach(rank, tier, fd, fd_offset, slot_offset, size_bytes, sealed);
 }
 
-Status Space::enliven(std::uint32_t rank) {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
-    return slots_.enliven(rank);
+Status Space::activate(std::uint32_t rank) {
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
+    return slots_.activate(rank);
 }
 
 Status Space::revoke(std::uint32_t rank, const std::string& reason) {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     return slots_.revoke(rank, reason);
 }
 
 Status Space::detach(std::uint32_t rank) {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     return slots_.detach(rank);
 }
 
 void Space::close() {
     if (is_disowned()) return retire_in_child();
-    if (!openness_.close()) return;
+    if (!object_state_.close()) return;
     const DeferredInterruption deferred;
     slots_.detach_all("the object was closed");
     std::shared_ptr<Stream> stream;
@@ -161,7 +161,7 @@ void Space::retire_in_child() {
 
 Status Space::view(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes,
                    std::shared_ptr<View>& made) {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     std::byte* data = nullptr;
     if (const Status status = slots_.pin(rank, tier, offset, size_bytes, data); status != Status::Ok) return status;
     made = std::make_shared<View>(shared_from_this(), rank, data, size_bytes);
@@ -174,11 +174,11 @@ void Space::unpin(std::uint32_t rank) {
         return;
     }
     slots_.unpin(rank);
-    if (openness_.is_closed()) retire();
+    if (object_state_.is_closed()) retire();
 }
 
 std::uint32_t Space::rank_of(std::uintptr_t address) const {
-    if (openness_.check_usable() != Status::Ok) return kNoRank;
+    if (object_state_.check_usable() != Status::Ok) return kNoRank;
     if (layout_.contains(address)) return layout_.locate(address).rank;
     static_cast<void>(fail(Status::InvalidParam,
                            "%s: 0x%" PRIxPTR " lies outside the object's range 0x%" PRIxPTR "-0x%" PRIxPTR,

@@ -4,7 +4,7 @@
 // says whose memory is where and who is gone. A copy never touches memory that is being unmapped, and never reports
 // success for memory whose owner was revoked meanwhile.
 //
-// Life of an object: make → attach, enliven, … → open ⇄ shut → close. Copies work while it is open.
+// Life of an object: make → attach, activate, … → open ⇄ shut → close. Copies work while it is open.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "core/copy_engine.h"
 #include "core/copy_request.h"
 #include "core/layout.h"
-#include "core/openness.h"
+#include "core/object_state.h"
 #include "core/pending_copies.h"
 #include "core/process_mark.h"
 #include "core/slot_table.h"
@@ -49,16 +49,17 @@ public:
     // For the control plane; SlotTable says more.
     Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
                   std::uint64_t size_bytes, bool sealed = false);
-    Status enliven(std::uint32_t rank);
+    Status activate(std::uint32_t rank);
     Status revoke(std::uint32_t rank, const std::string& reason);
     Status detach(std::uint32_t rank);
     bool collect() { return slots_.collect(); }
     void drain(std::uint32_t rank) { slots_.drain(rank); }
 
-    Status open() { return openness_.open(); }  // this rank has joined
-    Status shut(Status code, const std::string& sentence) { return openness_.shut(code, sentence); }  // left or evicted
+    Status open() { return object_state_.open(); }  // this rank has joined
+    // Left or evicted.
+    Status shut(Status code, const std::string& sentence) { return object_state_.shut(code, sentence); }
     void close();  // ends the object; idempotent. Its addresses stay reserved while views of its memory exist
-    void disown() { openness_.disown(); }  // in a forked child
+    void disown() { object_state_.disown(); }  // in a forked child
 
     // For users. `type` is a BmCopyType, `flags` are those of copy_type.h, `stream` is a handle or 0.
     Status copy(std::uintptr_t source, std::uintptr_t target, std::size_t size_bytes, std::uint32_t type,
@@ -76,8 +77,8 @@ public:
     const SlotTable& slots() const { return slots_; }
     std::uint32_t local_rank() const { return local_rank_; }
     const std::string& object_name() const { return object_name_; }
-    bool is_open() const { return openness_.is_open(); }
-    bool is_closed() const { return openness_.is_closed(); }
+    bool is_open() const { return object_state_.is_open(); }
+    bool is_closed() const { return object_state_.is_closed(); }
     bool is_disowned() const { return mark_.in_forked_child(); }
 
 private:
@@ -98,7 +99,7 @@ private:
     const std::uint32_t local_rank_;
     const std::string object_name_;
     CopyEngine& engine_;
-    Openness openness_;
+    ObjectState object_state_;
     SlotTable slots_;
     const CopyCheck check_;
 

@@ -92,7 +92,7 @@ Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags
     // `this` is enough here: close() ends this stream's work before the space goes. A shared_ptr could let the stream's
     // own thread drop the last reference, and the thread would have to join itself.
     const std::shared_ptr<Stream> stream = own_stream();
-    if (stream == nullptr) return openness_.check();
+    if (stream == nullptr) return object_state_.check();
     return pending_.submit(stream, [this, run_kept] { return run_kept(*this); });
 } catch (const std::bad_alloc&) {
     return fail(Status::MallocFailed, "%s: no memory to queue a copy", object_name_.c_str());
@@ -101,14 +101,14 @@ Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags
 // nullptr once the object is closed.
 std::shared_ptr<Stream> Space::own_stream() {
     const std::lock_guard lock(stream_mutex_);
-    if (stream_ == nullptr && !openness_.is_closed()) stream_ = Stream::make();
+    if (stream_ == nullptr && !object_state_.is_closed()) stream_ = Stream::make();
     return stream_;
 }
 
 Status Space::wait() {
-    if (const Status status = openness_.check_usable(); status != Status::Ok) return status;
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     if (const Status status = pending_.wait(); status != Status::Ok) return status;
-    return openness_.check();
+    return object_state_.check();
 }
 
 }  // namespace memfabric

@@ -91,7 +91,7 @@ void bind_space(nb::module_& module) {
             "that can\n"
             "be cut.")
         .def(
-            "_enliven", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->enliven(rank)); },
+            "_activate", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->activate(rank)); },
             nb::arg("rank"), "The rank is there: copies may use its memory.")
         .def(
             "_revoke",

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 struct Parts {
     const Layout layout{free_range(4 * kMiB), 2, 2 * kMiB, 0};
     const std::string name = "bm object 7";
-    Openness openness{name};
+    ObjectState object_state{name};
     std::unique_ptr<SlotTable> slots;
     std::unique_ptr<CopyCheck> check;
 
@@ -34,15 +34,15 @@ struct Parts {
         std::unique_ptr<Reservation> reservation;
         REQUIRE_EQ(Reservation::make(layout.base(), layout.size_bytes(), name, reservation), Status::Ok);
         slots = std::make_unique<SlotTable>(layout, 0, name, std::move(reservation));
-        check = std::make_unique<CopyCheck>(layout, *slots, openness, name);
+        check = std::make_unique<CopyCheck>(layout, *slots, object_state, name);
         come(0);
         come(1);
-        REQUIRE_EQ(openness.open(), Status::Ok);
+        REQUIRE_EQ(object_state.open(), Status::Ok);
     }
     void come(std::uint32_t rank) {
         const File file(2 * kMiB);
         REQUIRE_EQ(slots->attach(rank, Tier::Dram, file.fd(), 0, 0, 2 * kMiB), Status::Ok);
-        REQUIRE_EQ(slots->enliven(rank), Status::Ok);
+        REQUIRE_EQ(slots->activate(rank), Status::Ok);
     }
     Piece piece(std::uint32_t from, std::uint32_t to) const {
         return {&byte_at(layout.slot_address(to, Tier::Dram)), &byte_at(layout.slot_address(from, Tier::Dram)), 64};
@@ -95,13 +95,13 @@ TEST(recheck_fails_though_a_newcomer_has_taken_the_rank) {
 TEST(recheck_fails_after_leaving) {
     Parts parts;
     CHECK_EQ(recheck_after(parts, parts.piece(0, 1),
-                           [&] { CHECK_EQ(parts.openness.shut(Status::NotStarted, "left"), Status::Ok); }),
+                           [&] { CHECK_EQ(parts.object_state.shut(Status::NotStarted, "left"), Status::Ok); }),
              Status::NotStarted);
-    CHECK_EQ(parts.openness.open(), Status::Ok);
+    CHECK_EQ(parts.object_state.open(), Status::Ok);
     CHECK_EQ(recheck_after(parts, parts.piece(0, 1),
                            [&] {
-                               CHECK_EQ(parts.openness.shut(Status::NotStarted, "left"), Status::Ok);
-                               CHECK_EQ(parts.openness.open(), Status::Ok);
+                               CHECK_EQ(parts.object_state.shut(Status::NotStarted, "left"), Status::Ok);
+                               CHECK_EQ(parts.object_state.open(), Status::Ok);
                            }),
              Status::NotStarted);
     CHECK(says("left and joined again"));
@@ -180,7 +180,7 @@ TEST(large_copies_give_way_between_chunks) {
     for (const std::uint32_t rank : {0U, 1U}) {
         const File file(kSize);
         REQUIRE_EQ(space->attach(rank, Tier::Dram, file.fd(), 0, 0, kSize), Status::Ok);
-        REQUIRE_EQ(space->enliven(rank), Status::Ok);
+        REQUIRE_EQ(space->activate(rank), Status::Ok);
     }
     REQUIRE_EQ(space->open(), Status::Ok);
     const Layout& layout = space->layout();
@@ -246,7 +246,7 @@ TEST(long_copy_into_another_object_ends_when_that_ends) {
         REQUIRE_EQ(Space::make({free_range(kSize), 1, kSize, 0, 0, "object"}, space), Status::Ok);
         const File file(kSize);
         REQUIRE_EQ(space->attach(0, Tier::Dram, file.fd(), 0, 0, kSize), Status::Ok);
-        REQUIRE_EQ(space->enliven(0), Status::Ok);
+        REQUIRE_EQ(space->activate(0), Status::Ok);
         REQUIRE_EQ(space->open(), Status::Ok);
     }
     const std::uintptr_t source = spaces[0]->layout().slot_address(0, Tier::Dram);

@@ -82,7 +82,7 @@ struct World {
             const File file(kHeld);
             REQUIRE_EQ(space->attach(rank, tier, file.fd(), 0, 0, kHeld), Status::Ok);
         }
-        REQUIRE_EQ(space->enliven(rank), Status::Ok);
+        REQUIRE_EQ(space->activate(rank), Status::Ok);
     }
 
     std::uintptr_t dram(std::uint32_t rank) const { return space->layout().slot_address(rank, Tier::Dram); }

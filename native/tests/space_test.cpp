@@ -176,7 +176,7 @@ TEST(space_closed_refuses_everything) {
     CHECK_EQ(space.wait(), Status::InvalidParam);
     CHECK_EQ(space.open(), Status::InvalidParam);
     CHECK_EQ(space.shut(Status::NotStarted, "x"), Status::InvalidParam);
-    CHECK_EQ(space.enliven(1), Status::InvalidParam);
+    CHECK_EQ(space.activate(1), Status::InvalidParam);
     CHECK_EQ(space.revoke(1, "x"), Status::InvalidParam);
     CHECK_EQ(space.detach(1), Status::InvalidParam);
     CHECK_EQ(space.view(1, Tier::Dram, 0, 1, view), Status::InvalidParam);
@@ -188,12 +188,12 @@ TEST(space_is_not_opened_again_by_a_thread_that_looked_before_it_was_closed) {
     for (const bool opens : {true, false}) {
         World world;
         Status changed = Status::Ok;
-        PausePoint::hold("openness.change");
+        PausePoint::hold("object_state.change");
         std::thread changing(
             [&] { changed = opens ? world.space->open() : world.space->shut(Status::NotStarted, "it left"); });
-        CHECK(PausePoint::wait_until_held("openness.change", std::chrono::seconds(20)));
+        CHECK(PausePoint::wait_until_held("object_state.change", std::chrono::seconds(20)));
         world.space->close();
-        PausePoint::release("openness.change");
+        PausePoint::release("object_state.change");
         changing.join();
         CHECK_EQ(changed, Status::InvalidParam);
         CHECK(world.space->is_closed());
@@ -220,7 +220,7 @@ TEST(space_of_a_forked_child_keeps_inherited_views_valid) {
             const File file(2 * kMiB);
             failed |= own->attach(1, Tier::Dram, file.fd(), 0, 0, 2 * kMiB) != Status::Ok ? 4 : 0;
         }
-        failed |= own->enliven(1) != Status::Ok || own->open() != Status::Ok ? 8 : 0;
+        failed |= own->activate(1) != Status::Ok || own->open() != Status::Ok ? 8 : 0;
         failed |= own->copy(world.local(), world.dram(1), 8, kH2G) != Status::Ok ? 16 : 0;
         own->close();
         failed |= byte_at(world.dram(1)) != std::byte{0x5a} ? 32 : 0;
@@ -257,7 +257,7 @@ TEST(space_in_a_forked_child_is_the_parents) {
         world.space->close();
         const File file(2 * kMiB);
         failed |= own->attach(1, Tier::Dram, file.fd(), 0, 0, 2 * kMiB) != Status::Ok ? 8 : 0;
-        failed |= own->enliven(1) != Status::Ok || own->open() != Status::Ok ? 16 : 0;
+        failed |= own->activate(1) != Status::Ok || own->open() != Status::Ok ? 16 : 0;
         failed |= own->copy(world.local(), world.dram(1), 8, kH2G) != Status::Ok ? 32 : 0;
         _exit(failed);
     }

@@ -484,7 +484,7 @@ class Pool:
             if fact.slot_offset >= self._space._allocated(share.rank, fact.tier):
                 place = (fact.slot_offset, fact.size_bytes)
                 self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=not fact.adopted)
-        self._space._enliven(share.rank)
+        self._space._activate(share.rank)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         gone = [effect for effect in effects if isinstance(effect, Left)]

@@ -72,7 +72,7 @@ class BigMemory(_native.Space):
         try:
             for segment in own_segments:
                 self._attach(self._own_rank, int(segment.tier), segment.fd, 0, segment.slot_offset, segment.size_bytes)
-            self._enliven(self._own_rank)
+            self._activate(self._own_rank)
             self._pool = Pool(
                 site, f"bm/{object_id}", title, layout, self, own_segments,
                 tag=tag, op_type=op_type, no_route=self._no_route, on_effect=self._on_effect,

@@ -183,7 +183,7 @@ def _open_pool(
             space = _native.Space(base, layout.capacity, layout.max_dram, 0, wish.rank, title)
             try:
                 space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
-                space._enliven(wish.rank)
+                space._activate(wish.rank)
                 pool = Pool(
                     current.site, name, title, layout, space, [segment], op_type=wish.op_type,
                     enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether an object takes part: only between join and leave may its copies run.
+// The state of an object in this process: only between join and leave, while it is open, may its copies run.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@
 namespace memfabric {
 
 // Thread contract: any thread; `check` and `recheck` never block while the object is open.
-class Openness {
+class ObjectState {
 public:
-    explicit Openness(std::string object_name) : object_name_(std::move(object_name)) {}
+    explicit ObjectState(std::string object_name) : object_name_(std::move(object_name)) {}
 
     Status open();
     Status shut(Status code, const std::string& sentence);  // later checks fail with these

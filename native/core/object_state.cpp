@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/openness.h"
+#include "core/object_state.h"
 
 #include "core/last_error.h"
 #include "core/pause_point.h"
@@ -7,7 +7,7 @@
 
 namespace memfabric {
 
-Status Openness::open() {
+Status ObjectState::open() {
     std::unique_lock<std::mutex> lock;
     if (const Status status = lock_usable(lock); status != Status::Ok) return status;
     state_.store(State::Open, std::memory_order_seq_cst);
@@ -16,14 +16,14 @@ Status Openness::open() {
 
 // Looks twice: before the lock, which a thread of the parent may hold forever in a forked child, and under it, since
 // what is closed stays closed.
-Status Openness::lock_usable(std::unique_lock<std::mutex>& lock) {
+Status ObjectState::lock_usable(std::unique_lock<std::mutex>& lock) {
     if (const Status status = check_usable(); status != Status::Ok) return status;
-    PausePoint::reach("openness.change");
+    PausePoint::reach("object_state.change");
     lock = std::unique_lock(mutex_);
     return check_usable();
 }
 
-Status Openness::shut(Status code, const std::string& sentence) {
+Status ObjectState::shut(Status code, const std::string& sentence) {
     std::unique_lock<std::mutex> lock;
     if (const Status status = lock_usable(lock); status != Status::Ok) return status;
     shut_code_ = code;
@@ -32,7 +32,7 @@ Status Openness::shut(Status code, const std::string& sentence) {
     return Status::Ok;
 }
 
-bool Openness::close() {
+bool ObjectState::close() {
     const std::lock_guard lock(mutex_);
     if (state_.load(std::memory_order_relaxed) == State::Closed) return false;
     leave_open(State::Closed);
@@ -40,29 +40,29 @@ bool Openness::close() {
 }
 
 // The state before the clock, as in SlotTable::revoke.
-void Openness::leave_open(State state) {
+void ObjectState::leave_open(State state) {
     state_.store(state, std::memory_order_seq_cst);
     shut_at_.store(RevocationClock::tick(), std::memory_order_seq_cst);
 }
 
-void Openness::disown() {
+void ObjectState::disown() {
     if (state_.load(std::memory_order_seq_cst) != State::Closed)
         state_.store(State::Disowned, std::memory_order_seq_cst);
 }
 
-Status Openness::recheck(std::uint64_t since) const {
+Status ObjectState::recheck(std::uint64_t since) const {
     if (const Status status = check(); status != Status::Ok) return status;
     if (shut_at_.load(std::memory_order_seq_cst) <= since) return Status::Ok;
     return fail(Status::NotStarted, "%s: this rank left and joined again during the copy; repeat the copy",
                 object_name_.c_str());
 }
 
-Status Openness::check_usable() const {
+Status ObjectState::check_usable() const {
     const State state = state_.load(std::memory_order_seq_cst);
     return state == State::Closed || state == State::Disowned ? explain() : Status::Ok;
 }
 
-Status Openness::explain() const {
+Status ObjectState::explain() const {
     switch (state_.load(std::memory_order_seq_cst)) {
         case State::Disowned:  // without the mutex: a thread of the parent may have held it at the fork
             return fail(Status::NotInit,
