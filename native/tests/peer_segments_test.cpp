@@ -114,7 +114,7 @@ struct Pair {
     }
 };
 
-TEST(segment_offers_reach_guests_before_and_after_they_come) {
+TEST(segment_offers_reach_initiators_before_and_after_they_come) {
     Memory memory;
     SegmentOffers offers;
     const std::vector<SharedRange> first{memory.range(1)};
@@ -138,8 +138,8 @@ TEST(segment_offers_reach_guests_before_and_after_they_come) {
     CHECK(!pair.peer.hear());
 }
 
-// A guest that does not read: what does not fit waits, in order; what is withdrawn meanwhile is not sent at all.
-TEST(segment_offers_wait_for_a_guest_that_does_not_read) {
+// An initiator that does not read: what does not fit waits, in order; what is withdrawn meanwhile is not sent at all.
+TEST(segment_offers_wait_for_an_initiator_that_does_not_read) {
     Memory memory;
     SegmentOffers offers;
     Pair pair;
@@ -147,7 +147,7 @@ TEST(segment_offers_wait_for_a_guest_that_does_not_read) {
     REQUIRE_EQ(setsockopt(pair.offering.get(), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes), 0);
     REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
     pair.accepted();
-    constexpr std::uint32_t kMany = 800;  // the guest keeps a descriptor of every second one
+    constexpr std::uint32_t kMany = 800;  // the initiator keeps a descriptor of every second one
     for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
     for (std::uint32_t id = kMany / 2; id < kMany; ++id) offers.withdraw(id);
     for (int turn = 0; turn < 100 && !pair.peer.segments.has(kMany); ++turn) {
@@ -189,7 +189,7 @@ TEST(segment_offers_wait_while_too_many_descriptors_are_in_flight) {
     CHECK(pair.peer.segments.has(kMany));
 }
 
-// The guest has no descriptor left when a segment is announced: it goes on without it.
+// The initiator has no descriptor left when a segment is announced: it goes on without it.
 TEST(peer_segments_that_lost_their_descriptor_are_known_but_not_mapped) {
     if (kSanitizerNeedsDescriptors) return;
     Memory memory;

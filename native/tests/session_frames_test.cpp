@@ -21,7 +21,7 @@ TEST(session_frames_survive_the_wire) {
     CHECK(back->secret == welcome.secret);
     const auto attach = decode_attach(encode(Attach{Secret{9}, InstanceId{8}, "127.0.0.1:5"}));
     REQUIRE(attach.has_value());
-    CHECK_EQ(attach->visitor_session, "127.0.0.1:5");
+    CHECK_EQ(attach->initiator_session, "127.0.0.1:5");
     const auto accepted = decode_accepted(encode(Accepted{InstanceId{1}, 7}));
     REQUIRE(accepted.has_value());
     CHECK_EQ(accepted->segment_count, 7U);

@@ -13,9 +13,9 @@
 
 #include "core/interruption.h"
 #include "core/last_error.h"
+#include "transfer/access_epochs.h"
 #include "transfer/packets.h"
 #include "transfer/session_frames.h"
-#include "transfer/visits.h"
 
 namespace memfabric {
 namespace {
@@ -79,14 +79,14 @@ Status ask_who(const DialRequest& request, Welcome& welcome) {
 }
 
 Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer, OwnedFd& link) {
-    int visits_fd = -1;
-    if (const Status status = Visits::process().fd(visits_fd); status != Status::Ok) return status;
+    int epochs_fd = -1;
+    if (const Status status = AccessEpochs::process().fd(epochs_fd); status != Status::Ok) return status;
     if (const Status status = connect_abstract(welcome.unix_name, link); status != Status::Ok) {
         return about(request, status);
     }
     const Bytes bytes = encode(Attach{welcome.secret, request.own_instance, request.own_session});
     for (;;) {
-        const Sending sending = send_packet(link.get(), bytes, std::array{visits_fd});
+        const Sending sending = send_packet(link.get(), bytes, std::array{epochs_fd});
         if (sending == Sending::Sent) break;
         if (sending != Sending::Crowded) return strange(request);
         if (std::chrono::steady_clock::now() >= request.deadline) return crowded(request);
@@ -138,7 +138,7 @@ Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
         return strange(request);
     }
     peer.instance = accepted->instance;
-    peer.visit = visit_id(accepted->instance);
+    peer.target_id = target_id(accepted->instance);
     return take_segments(request, accepted->segment_count, peer);
 }
 

@@ -24,7 +24,7 @@ namespace memfabric {
 struct Peer : std::enable_shared_from_this<Peer> {
     std::string session;  // as the caller named it
     InstanceId instance{};
-    std::uint64_t visit = 0;  // the instance's visit_id
+    std::uint64_t target_id = 0;  // the instance's target_id
     PeerProcess process;
     SharedMapping page;
     PeerSegments segments;

@@ -21,8 +21,8 @@ namespace memfabric {
 
 using InstanceId = std::array<std::uint8_t, 16>;  // random: one engine between initialize and destroy
 
-// What visitors of that engine call it.
-inline std::uint64_t visit_id(const InstanceId& instance) {
+// What initiators of that engine call it.
+inline std::uint64_t target_id(const InstanceId& instance) {
     std::uint64_t id = 0;
     std::memcpy(&id, instance.data(), sizeof id);
     return id;

@@ -14,53 +14,54 @@ void SegmentOffers::show(std::span<const SharedRange> ranges) {
     bool news = false;
     for (const SharedRange& range : ranges) {
         if (!shown_.emplace(range.id, range).second) continue;
-        for (auto& [link, guest] : guests_) guest.queue.push_back(range);
+        for (auto& [link, initiator] : initiators_) initiator.queue.push_back(range);
         news = true;
     }
     if (!news) return;
-    for (auto& [link, guest] : guests_) send_and_tell(link, guest);
+    for (auto& [link, initiator] : initiators_) send_and_tell(link, initiator);
 }
 
 void SegmentOffers::withdraw(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     if (shown_.erase(id) == 0) return;
-    for (auto& [link, guest] : guests_) {
-        const auto waiting = std::ranges::find(guest.queue, id, &SharedRange::id);
-        if (waiting != guest.queue.end()) {
-            waiting->file.reset();  // it never learns more than that there was one: guests count what they get
+    for (auto& [link, initiator] : initiators_) {
+        const auto waiting = std::ranges::find(initiator.queue, id, &SharedRange::id);
+        if (waiting != initiator.queue.end()) {
+            waiting->file.reset();  // it never learns more than that there was one: initiators count what they get
         } else {
-            guest.queue.push_back({id, 0, 0, 0, nullptr});
+            initiator.queue.push_back({id, 0, 0, 0, nullptr});
         }
-        send_and_tell(link, guest);
+        send_and_tell(link, initiator);
     }
 }
 
 bool SegmentOffers::admit(int link, const InstanceId& instance, int registrations_fd) {
     const std::lock_guard lock(mutex_);
-    Guest& guest = guests_[link];
-    guest.accepted = {instance, static_cast<std::uint32_t>(shown_.size())};
-    guest.registrations_fd = registrations_fd;
-    for (const auto& [id, range] : shown_) guest.queue.push_back(range);
-    if (send_and_tell(link, guest) != Sending::Failed) return true;
-    guests_.erase(link);
+    Initiator& initiator = initiators_[link];
+    initiator.accepted = {instance, static_cast<std::uint32_t>(shown_.size())};
+    initiator.registrations_fd = registrations_fd;
+    for (const auto& [id, range] : shown_) initiator.queue.push_back(range);
+    if (send_and_tell(link, initiator) != Sending::Failed) return true;
+    initiators_.erase(link);
     return false;
 }
 
 void SegmentOffers::flush(int link) {
     const std::lock_guard lock(mutex_);
     if (crowded_) return;  // a send that fails for that makes room, too: whoever tried at once again would never rest
-    if (const auto guest = guests_.find(link); guest != guests_.end()) send_and_tell(link, guest->second);
+    if (const auto initiator = initiators_.find(link); initiator != initiators_.end())
+        send_and_tell(link, initiator->second);
 }
 
 void SegmentOffers::dismiss(int link) {
     const std::lock_guard lock(mutex_);
-    guests_.erase(link);
+    initiators_.erase(link);
 }
 
 bool SegmentOffers::retry() {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(crowded_, false)) return false;
-    for (auto& [link, guest] : guests_) crowded_ |= send_queued(link, guest) == Sending::Crowded;
+    for (auto& [link, initiator] : initiators_) crowded_ |= send_queued(link, initiator) == Sending::Crowded;
     return crowded_;
 }
 
@@ -70,21 +71,21 @@ void SegmentOffers::notify_when_crowded(int wake_fd) {
 }
 
 // With the lock held, as the next one.
-Sending SegmentOffers::send_and_tell(int link, Guest& guest) {
-    const Sending sending = send_queued(link, guest);
+Sending SegmentOffers::send_and_tell(int link, Initiator& initiator) {
+    const Sending sending = send_queued(link, initiator);
     if (sending == Sending::Crowded && !std::exchange(crowded_, true) && wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
     return sending;
 }
 
-// As much as the socket takes. A guest that is gone takes nothing, and is dismissed soon.
-Sending SegmentOffers::send_queued(int link, Guest& guest) {
-    if (guest.registrations_fd >= 0) {
-        const Sending sending = send_packet(link, encode(guest.accepted), std::array{guest.registrations_fd});
+// As much as the socket takes. An initiator that is gone takes nothing, and is dismissed soon.
+Sending SegmentOffers::send_queued(int link, Initiator& initiator) {
+    if (initiator.registrations_fd >= 0) {
+        const Sending sending = send_packet(link, encode(initiator.accepted), std::array{initiator.registrations_fd});
         if (sending != Sending::Sent) return sending;
-        guest.registrations_fd = -1;
+        initiator.registrations_fd = -1;
     }
-    for (; !guest.queue.empty(); guest.queue.pop_front()) {
-        const SharedRange& range = guest.queue.front();
+    for (; !initiator.queue.empty(); initiator.queue.pop_front()) {
+        const SharedRange& range = initiator.queue.front();
         const Sending sending =
             range.file == nullptr
                 ? send_packet(link, encode(Withdrawn{range.id}), {})

@@ -20,13 +20,13 @@ namespace memfabric {
 // Thread contract: any thread; nothing blocks. Links are the service's: it dismisses one before it closes it.
 class SegmentOffers {
 public:
-    // Sent to all guests when this returns, except to those whose sockets are full: they get it when they read again
-    // (or, if too many descriptors are in flight, when `retry` finds that fewer are).
+    // Sent to all initiators when this returns, except to those whose sockets are full: they get it when they read
+    // again (or, if too many descriptors are in flight, when `retry` finds that fewer are).
     void show(std::span<const SharedRange> ranges);
     void withdraw(std::uint32_t id);
 
-    // Sends the acceptance with the registrations, and all that is shown behind it; false: the guest is gone. The
-    // descriptor stays the caller's, open until the guest is dismissed.
+    // Sends the acceptance with the registrations, and all that is shown behind it; false: the initiator is gone. The
+    // descriptor stays the caller's, open until the initiator is dismissed.
     bool admit(int link, const InstanceId& instance, int registrations_fd);
     void flush(int link);  // the socket has room again
     void dismiss(int link);
@@ -38,18 +38,18 @@ public:
 
 private:
     using Queue = std::deque<SharedRange>;  // what has not been sent; without a file: withdrawn
-    struct Guest {
+    struct Initiator {
         Accepted accepted{};
         int registrations_fd = -1;  // until the acceptance is sent
         Queue queue;
     };
 
-    Sending send_queued(int link, Guest& guest);
-    Sending send_and_tell(int link, Guest& guest);
+    Sending send_queued(int link, Initiator& initiator);
+    Sending send_and_tell(int link, Initiator& initiator);
 
     std::mutex mutex_;
     std::map<std::uint32_t, SharedRange> shown_;
-    std::unordered_map<int, Guest> guests_;
+    std::unordered_map<int, Initiator> initiators_;
     bool crowded_ = false;
     int wake_fd_ = -1;
 };

@@ -19,11 +19,11 @@
 namespace memfabric {
 namespace {
 
-using Candidates = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 constexpr int kBacklog = 1024;
 
-Status resolve(const SessionAddress& address, bool to_listen, Candidates& found) {
+Status resolve(const SessionAddress& address, bool to_listen, Addresses& found) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
@@ -33,7 +33,7 @@ Status resolve(const SessionAddress& address, bool to_listen, Candidates& found)
         return fail(to_listen ? Status::InvalidParam : Status::NotConnected, "session %s: host '%s' is unknown: %s",
                     address.text().c_str(), address.host.c_str(), gai_strerror(failure));
     }
-    found = Candidates(list, &freeaddrinfo);
+    found = Addresses(list, &freeaddrinfo);
     return Status::Ok;
 }
 
@@ -53,10 +53,10 @@ bool is_connected_to_itself(int fd) {
 }
 
 // 0, or the errno.
-int connect_one(const addrinfo& candidate, Deadline deadline, OwnedFd& connection) {
-    OwnedFd fd = make_socket(candidate.ai_family);
+int connect_one(const addrinfo& one, Deadline deadline, OwnedFd& connection) {
+    OwnedFd fd = make_socket(one.ai_family);
     if (!fd) return errno;
-    if (connect(fd.get(), candidate.ai_addr, candidate.ai_addrlen) != 0) {
+    if (connect(fd.get(), one.ai_addr, one.ai_addrlen) != 0) {
         if (errno != EINPROGRESS) return errno;
         const Status ready = wait_for_socket(fd.get(), POLLOUT, deadline);
         if (ready != Status::Ok) return ready == Status::Interrupted ? EINTR : ETIMEDOUT;
@@ -145,10 +145,10 @@ Status reserve_port(OwnedFd& holder, std::uint16_t& port) {
 }
 
 Status listen_at(const SessionAddress& address, OwnedFd& listener) {
-    Candidates candidates(nullptr, &freeaddrinfo);
-    if (const Status status = resolve(address, /*to_listen=*/true, candidates); status != Status::Ok) return status;
+    Addresses addresses(nullptr, &freeaddrinfo);
+    if (const Status status = resolve(address, /*to_listen=*/true, addresses); status != Status::Ok) return status;
     int error = EADDRNOTAVAIL;
-    for (const addrinfo* one = candidates.get(); one != nullptr; one = one->ai_next) {
+    for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
         OwnedFd fd = make_socket(one->ai_family);
         if (!fd) {
             error = errno;
@@ -173,10 +173,10 @@ Status listen_at(const SessionAddress& address, OwnedFd& listener) {
 }
 
 Status connect_to(const SessionAddress& address, Deadline deadline, OwnedFd& connection) {
-    Candidates candidates(nullptr, &freeaddrinfo);
-    if (const Status status = resolve(address, /*to_listen=*/false, candidates); status != Status::Ok) return status;
+    Addresses addresses(nullptr, &freeaddrinfo);
+    if (const Status status = resolve(address, /*to_listen=*/false, addresses); status != Status::Ok) return status;
     int error = ECONNREFUSED;
-    for (const addrinfo* one = candidates.get(); one != nullptr; one = one->ai_next) {
+    for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
         error = connect_one(*one, deadline, connection);
         if (error == 0) return Status::Ok;
         if (error == EINTR) return Status::Interrupted;

@@ -127,7 +127,7 @@ Bytes encode(const Welcome& welcome) {
 
 Bytes encode(const Attach& attach) {
     Writer writer(Kind::Attach);
-    return writer.raw(attach.secret).raw(attach.visitor).text(attach.visitor_session).finish();
+    return writer.raw(attach.secret).raw(attach.initiator).text(attach.initiator_session).finish();
 }
 
 Bytes encode(const Accepted& accepted) {
@@ -172,8 +172,8 @@ std::optional<Attach> decode_attach(std::span<const char> frame) {
     if (!reader) return std::nullopt;
     Attach attach;
     reader->raw(attach.secret);
-    reader->raw(attach.visitor);
-    attach.visitor_session = reader->text();
+    reader->raw(attach.initiator);
+    attach.initiator_session = reader->text();
     return reader->whole() ? std::optional(attach) : std::nullopt;
 }
 

@@ -3,7 +3,7 @@
 // The messages of a session, as bytes: pure, checked, of limited length. Two conversations use them:
 //
 //   TCP   Hello → Welcome            who are you, on which host, where is your Unix socket?
-//   Unix  Attach → Accepted/Refused  here is my visits page; give me your registrations
+//   Unix  Attach → Accepted/Refused  here is my epochs page; give me your registrations
 //         → Offered, Withdrawn …     there is (no longer) memory that you can map; until one side hangs up
 //
 // Every frame is a header (magic, version, kind, length) and a payload of fixed numbers and length-prefixed texts, all
@@ -39,9 +39,9 @@ struct Welcome {
 
 struct Attach {
     Secret secret;
-    InstanceId visitor;
-    std::string visitor_session;
-};  // with one descriptor: the visits page
+    InstanceId initiator;
+    std::string initiator_session;
+};  // with one descriptor: the epochs page
 
 struct Accepted {
     InstanceId instance;

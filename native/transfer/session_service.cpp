@@ -66,11 +66,11 @@ void SessionService::stop() {
     offer_.segments->notify_when_crowded(-1);
     const std::lock_guard lock(mutex_);
     for (auto& [fd, connection] : connections_) {
-        if (connection.visitor != nullptr) connection.visitor->gone.store(true);
+        if (connection.initiator != nullptr) connection.initiator->gone.store(true);
         if (connection.peer != nullptr) connection.peer->gone.store(true);
-        if (connection.visitor != nullptr) offer_.segments->dismiss(fd);
+        if (connection.initiator != nullptr) offer_.segments->dismiss(fd);
     }
-    for (const auto& visitor : unlinked_) visitor->gone.store(true);
+    for (const auto& initiator : unlinked_) initiator->gone.store(true);
     unlinked_.clear();
     connections_.clear();
     tcp_listener_.reset();
@@ -123,10 +123,10 @@ void SessionService::drop(int fd) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     Connection connection = std::move(found->second);
     connections_.erase(found);
-    if (connection.visitor != nullptr) {
+    if (connection.initiator != nullptr) {
         offer_.segments->dismiss(fd);
-        remember(connection.visitor);
-        downfalls_->report(connection.visitor->session, connection.visitor->instance);
+        remember(connection.initiator);
+        downfalls_->report(connection.initiator->session, connection.initiator->instance);
     }
     if (connection.peer != nullptr) {
         connection.peer->hang_up();
@@ -136,15 +136,15 @@ void SessionService::drop(int fd) {
 }
 
 // Most links end with their process; one can also end alone, while a transfer of that process is inside our memory.
-void SessionService::remember(const std::shared_ptr<Visitor>& visitor) {
-    visitor->linked.store(false, std::memory_order_release);
-    std::erase_if(unlinked_, [&](const std::shared_ptr<Visitor>& known) {
-        return known->page.is_page_of(visitor->page) || !known->page.is_mapped_by(known->pid);
+void SessionService::remember(const std::shared_ptr<Initiator>& initiator) {
+    initiator->linked.store(false, std::memory_order_release);
+    std::erase_if(unlinked_, [&](const std::shared_ptr<Initiator>& known) {
+        return known->page.is_page_of(initiator->page) || !known->page.is_mapped_by(known->pid);
     });
-    if (visitor->pid > 0 && visitor->page.is_mapped_by(visitor->pid)) {
-        unlinked_.push_back(visitor);
+    if (initiator->pid > 0 && initiator->page.is_mapped_by(initiator->pid)) {
+        unlinked_.push_back(initiator);
     } else {
-        visitor->gone.store(true, std::memory_order_release);
+        initiator->gone.store(true, std::memory_order_release);
     }
 }
 
@@ -160,14 +160,14 @@ void SessionService::handle(int fd) {
         }
         case Kind::TcpListener:
         case Kind::UnixListener:
-            return accept_all(fd, connection.kind == Kind::TcpListener ? Kind::Caller : Kind::Candidate);
-        case Kind::Caller:
-            return hear_caller(fd, connection);
-        case Kind::Candidate:
-            return hear_candidate(fd, connection);
-        case Kind::Visitor:
-            return hear_visitor(fd);
-        case Kind::Peer:
+            return accept_all(fd, connection.kind == Kind::TcpListener ? Kind::Greeting : Kind::Attaching);
+        case Kind::Greeting:
+            return hear_greeting(fd, connection);
+        case Kind::Attaching:
+            return hear_attach(fd, connection);
+        case Kind::Initiator:
+            return hear_initiator(fd);
+        case Kind::Target:
             if (!connection.peer->hear()) drop(fd);
             return;
     }
@@ -178,7 +178,7 @@ void SessionService::accept_all(int listener, Kind kind) {
         OwnedFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!fd) {
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-            listen_for_callers(0);
+            listen_for_greetings(0);
             paused_ = true;
             paused_until_ = Clock::now() + kTick;
             return;
@@ -218,7 +218,7 @@ bool SessionService::tick() {
     for (const int fd : late) drop(fd);
     if (paused_ && paused_until_ <= now) {
         paused_ = false;
-        listen_for_callers(EPOLLIN);
+        listen_for_greetings(EPOLLIN);
     }
     std::erase_if(departed_, [](const std::shared_ptr<Peer>& peer) { return peer->segments.collect(); });
     if (retry_at_ <= now) {
@@ -233,37 +233,37 @@ bool SessionService::tick() {
     return waiting;
 }
 
-void SessionService::listen_for_callers(std::uint32_t events) {
+void SessionService::listen_for_greetings(std::uint32_t events) {
     for (const int listener : {tcp_listener_.get(), unix_listener_.get()}) listen_to(EPOLL_CTL_MOD, listener, events);
 }
 
 void SessionService::watch(std::shared_ptr<Peer> peer) {
     const std::lock_guard lock(mutex_);
     const int fd = peer->link.get();
-    Connection connection(Kind::Peer);
+    Connection connection(Kind::Target);
     connection.peer = peer;
     if (stopping_.load() || !add(fd, std::move(connection))) peer->gone.store(true, std::memory_order_release);
 }
 
-bool SessionService::wait_for_visitors(Deadline deadline, pid_t& late) {
-    std::vector<std::shared_ptr<Visitor>> visitors;
+bool SessionService::wait_for_initiators(Deadline deadline, pid_t& late) {
+    std::vector<std::shared_ptr<Initiator>> initiators;
     {
         const std::lock_guard lock(mutex_);
         for (const auto& [fd, connection] : connections_) {
-            if (connection.visitor != nullptr) visitors.push_back(connection.visitor);
+            if (connection.initiator != nullptr) initiators.push_back(connection.initiator);
         }
-        visitors.insert(visitors.end(), unlinked_.begin(), unlinked_.end());
+        initiators.insert(initiators.end(), unlinked_.begin(), unlinked_.end());
     }
-    for (const auto& visitor : visitors) {
+    for (const auto& initiator : initiators) {
         Deadline next_look = Clock::now();
         const auto is_gone = [&] {
-            if (visitor->gone.load(std::memory_order_acquire)) return true;
-            if (visitor->linked.load(std::memory_order_acquire) || Clock::now() < next_look) return false;
+            if (initiator->gone.load(std::memory_order_acquire)) return true;
+            if (initiator->linked.load(std::memory_order_acquire) || Clock::now() < next_look) return false;
             next_look = Clock::now() + kLookPause;
-            return !visitor->page.is_mapped_by(visitor->pid);
+            return !initiator->page.is_mapped_by(initiator->pid);
         };
-        if (visitor->page.wait_until_moved_on(visit_id(offer_.instance), deadline, is_gone)) continue;
-        late = visitor->pid;
+        if (initiator->page.wait_until_moved_on(target_id(offer_.instance), deadline, is_gone)) continue;
+        late = initiator->pid;
         return false;
     }
     return true;

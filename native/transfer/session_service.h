@@ -20,12 +20,12 @@
 #include "core/owned_fd.h"
 #include "core/process_mark.h"
 #include "core/status.h"
+#include "transfer/access_epochs.h"
 #include "transfer/downfalls.h"
 #include "transfer/packets.h"
 #include "transfer/peer.h"
 #include "transfer/segment_offers.h"
 #include "transfer/session_address.h"
-#include "transfer/visits.h"
 
 namespace memfabric {
 
@@ -53,18 +53,18 @@ public:
 
     // Until everybody who was inside our memory at the time of the call has left. False at the deadline; `late` is then
     // the pid of one who has not.
-    bool wait_for_visitors(Deadline deadline, pid_t& late);
+    bool wait_for_initiators(Deadline deadline, pid_t& late);
 
 private:
-    struct Visitor {
-        VisitorPage page;
+    struct Initiator {
+        InitiatorEpochs page;
         pid_t pid = 0;
         std::string session;
         InstanceId instance{};
         std::atomic<bool> linked{true};
         std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
-    enum class Kind : std::uint8_t { TcpListener, UnixListener, WakeUp, Caller, Candidate, Visitor, Peer };
+    enum class Kind : std::uint8_t { TcpListener, UnixListener, WakeUp, Greeting, Attaching, Initiator, Target };
     struct Connection {
         explicit Connection(Kind what) : kind(what) {}
 
@@ -73,7 +73,7 @@ private:
         Deadline deadline = Deadline::max();
         Bytes received;
         bool answered = false;
-        std::shared_ptr<Visitor> visitor;
+        std::shared_ptr<Initiator> initiator;
         std::shared_ptr<Peer> peer;
     };
 
@@ -83,15 +83,15 @@ private:
     bool add(int fd, Connection connection);
     bool listen_to(int operation, int fd, std::uint32_t events);
     void drop(int fd);
-    void remember(const std::shared_ptr<Visitor>& visitor);
+    void remember(const std::shared_ptr<Initiator>& initiator);
     void handle(int fd);
     void accept_all(int listener, Kind kind);
     void make_room();
-    void listen_for_callers(std::uint32_t events);
-    void hear_caller(int fd, Connection& connection);
-    void hear_candidate(int fd, Connection& connection);
-    void hear_visitor(int fd);
-    std::string reason_to_refuse(const Packet& packet, const ucred& caller) const;
+    void listen_for_greetings(std::uint32_t events);
+    void hear_greeting(int fd, Connection& connection);
+    void hear_attach(int fd, Connection& connection);
+    void hear_initiator(int fd);
+    std::string reason_to_refuse(const Packet& packet, const ucred& credentials) const;
     bool tick();
 
     const ProcessMark mark_;
@@ -106,7 +106,7 @@ private:
     std::unordered_map<int, Connection> connections_;
     std::vector<std::shared_ptr<Peer>> departed_;  // gone; transfers that have not noticed may still be in their memory
     // Their links have ended but not their processes, which may be inside until they notice. One for each process.
-    std::vector<std::shared_ptr<Visitor>> unlinked_;
+    std::vector<std::shared_ptr<Initiator>> unlinked_;
     Deadline paused_until_{};  // out of descriptors: the listeners wait
     bool paused_ = false;
     Deadline retry_at_{};  // too many descriptors are in flight: not sooner

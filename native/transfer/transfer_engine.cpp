@@ -140,7 +140,7 @@ void TransferEngine::close() {
     PausePoint::reach("transfer.close");
     if (service != nullptr) {
         pid_t late = 0;
-        static_cast<void>(service->wait_for_visitors(deadline(), late));  // who is stopped inside is told by nobody
+        static_cast<void>(service->wait_for_initiators(deadline(), late));  // who is stopped inside is told by nobody
     }
     if (stream != nullptr) static_cast<void>(stream->close());
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
@@ -189,20 +189,20 @@ Status TransferEngine::register_memory(std::span<const std::uint64_t> starts,
 Status TransferEngine::unregister_memory(std::span<const std::uint64_t> starts) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     if (const Status status = registrations_.remove(starts); status != Status::Ok) return status;
-    const Status status = wait_for_visitors("memory was unregistered");
+    const Status status = wait_for_initiators("memory was unregistered");
     if (status == Status::Ok) registrations_.settle(starts);
     return status;
 }
 
 // The registration has ended already; what can fail is only to see its last users leave.
-Status TransferEngine::wait_for_visitors(const char* what) {
+Status TransferEngine::wait_for_initiators(const char* what) {
     std::shared_ptr<SessionService> service;
     {
         const std::lock_guard lock(mutex_);
         service = service_;
     }
     pid_t late = 0;
-    if (service == nullptr || service->wait_for_visitors(deadline(), late)) return Status::Ok;
+    if (service == nullptr || service->wait_for_initiators(deadline(), late)) return Status::Ok;
     if (Interruption::requested()) return Status::Interrupted;
     return fail(Status::Timeout,
                 "%s, but process %d is still inside a transfer that began before; do not free it until that process "
@@ -215,8 +215,8 @@ void TransferEngine::range_ends(const SharedRange& range) {
     if (mark_.in_forked_child()) return;
     if (registrations_.remove_inside(range.start, range.end)) {
         const std::string before = last_error();
-        // A visitor that is stopped inside keeps the file, not our addresses: its bytes go nowhere.
-        if (wait_for_visitors("registered memory was given back") != Status::Ok) set_last_error(before);
+        // An initiator that is stopped inside keeps the file, not our addresses: its bytes go nowhere.
+        if (wait_for_initiators("registered memory was given back") != Status::Ok) set_last_error(before);
     }
     std::shared_ptr<SegmentOffers> offers;
     {
@@ -246,7 +246,7 @@ Status TransferEngine::release(std::uint64_t address) {
         }
     }
     static_cast<void>(registrations_.remove_inside(address, address + size_bytes));
-    if (const Status status = wait_for_visitors("trans_free was called"); status != Status::Ok) return status;
+    if (const Status status = wait_for_initiators("trans_free was called"); status != Status::Ok) return status;
     const std::lock_guard lock(mutex_);
     if (arena_ == nullptr) return Status::Ok;
     return arena_->release(address);

@@ -120,7 +120,7 @@ private:
     Status quantise_and_move(const std::string& session, const QuantisedBatch& batch);
     Status attach(const std::string& session);
     Status dial_once(const std::string& session);
-    Status wait_for_visitors(const char* what);
+    Status wait_for_initiators(const char* what);
     Status ensure_arena();
     void range_ends(const SharedRange& range) override;
     Status check_process() const;

@@ -2,8 +2,8 @@
 //
 // The transfers: find the peer, check its registrations and our buffer, move, check that both were there all the time.
 //
-// Budget of one small transfer beside the copy or system call itself: one guard, one visit, one hash look-up, one
-// binary search of the peer's registrations and one of our objects, three loads of the peer's life. No lock, no
+// Budget of one small transfer beside the copy or system call itself: one guard, one access epoch, one hash look-up,
+// one binary search of the peer's registrations and one of our objects, three loads of the peer's life. No lock, no
 // allocation.
 #include <algorithm>
 #include <cinttypes>
@@ -15,13 +15,13 @@
 #include "core/last_error.h"
 #include "core/pause_point.h"
 #include "core/rcu.h"
+#include "transfer/access_epochs.h"
 #include "transfer/batch_routes.h"
 #include "transfer/local_buffers.h"
 #include "transfer/piece_sides.h"
 #include "transfer/registration_scan.h"
 #include "transfer/transfer_engine.h"
 #include "transfer/transfer_outcome.h"
-#include "transfer/visits.h"
 
 namespace memfabric {
 namespace {
@@ -164,9 +164,9 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;
-    const Visits::Visit visit(peer->visit);
-    if (!visit.admitted()) [[unlikely]]
-        return Status::NoResources;  // the visit has left its sentence
+    const AccessEpochs::Epoch epoch(peer->target_id);
+    if (!epoch.admitted()) [[unlikely]]
+        return Status::NoResources;  // the epoch has left its sentence
     if (total_bytes > kGuardedBytes) [[unlikely]] {
         kept = peer->shared_from_this();
         return move_in_chunks(guard, *kept, direction, pieces, total_bytes);

@@ -23,7 +23,7 @@ LASTING_THREADS: dict[str, str] = {
 }
 # Memory files of the same kind.
 LASTING_FILES: dict[str, str] = {
-    "/memfd:memfabric-visits": "the page that shows peers which threads of this process are inside their memory",
+    "/memfd:memfabric-epochs": "the page that shows peers which threads of this process are inside their memory",
 }
 PATIENCE_S = 2.0  # a closed connection's peer, or a thread that was told to stop, may need a moment
 _POLL_S = 0.01

@@ -34,7 +34,7 @@ for _ in range(2):
     texts.append(payload[1:1 + size])
     payload = payload[1 + size:]
 secret = payload[16:32]
-page = os.memfd_create("visits", os.MFD_ALLOW_SEALING)
+page = os.memfd_create("epochs", os.MFD_ALLOW_SEALING)
 os.ftruncate(page, 4096 * 64 + 64)
 fcntl.fcntl(page, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
@@ -93,7 +93,7 @@ def test_a_wrong_secret_is_refused(engine: mf.TransferEngine) -> None:
         link.connect(b"\0" + name)
         link.settimeout(10)
         body = bytes(32) + b"\0"
-        page = os.memfd_create("visits")
+        page = os.memfd_create("epochs")
         socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 1, 3, len(body)) + body], [page])
         os.close(page)
         answer, fds, _, _ = socket.recv_fds(link, 4096, 4)
@@ -117,7 +117,7 @@ def test_a_page_that_could_shrink_is_refused(engine: mf.TransferEngine) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
         link.connect(b"\0" + unix_name(engine.get_rpc_port()))
         link.settimeout(10)
-        page = os.memfd_create("visits", os.MFD_ALLOW_SEALING)
+        page = os.memfd_create("epochs", os.MFD_ALLOW_SEALING)
         os.ftruncate(page, 4096 * 64 + 64)
         body = secret + bytes(16) + b"\0"
         socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 1, 3, len(body)) + body], [page])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Visitors of a session that lose their link, or their descriptors, while they are inside its memory.
+// Initiators of a session that lose their link, or their descriptors, while they are inside its memory.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -22,11 +22,11 @@
 #include "core/shared_ranges.h"
 #include "descriptor_limits.h"
 #include "kernel_route.h"
+#include "transfer/access_epochs.h"
 #include "transfer/packets.h"
 #include "transfer/session_address.h"
 #include "transfer/session_frames.h"
 #include "transfer/transfer_engine.h"
-#include "transfer/visits.h"
 
 namespace memfabric {
 namespace {
@@ -34,7 +34,7 @@ namespace {
 using namespace memfabric::testing;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kVisitedBytes = 1 << 16;
+constexpr std::uint64_t kTargetBytes = 1 << 16;
 
 Welcome welcome_of(const std::string& session) {
     SessionAddress address;
@@ -51,79 +51,79 @@ Welcome welcome_of(const std::string& session) {
     return decode_welcome(answer).value();
 }
 
-// A visitor by hand: a link, and a visits page of which the first seat is ours.
-struct Visitor {
+// An initiator by hand: a link, and an epochs page of which the first slot is ours.
+struct Initiator {
     OwnedFd link;
     SharedMapping page;
 
-    explicit Visitor(const std::string& session) {
+    explicit Initiator(const std::string& session) {
         OwnedFd file;
-        REQUIRE_EQ(make_memory_file("memfabric-visits", sizeof(VisitWords), file), Status::Ok);
-        REQUIRE_EQ(SharedMapping::map(file.get(), sizeof(VisitWords), true, page), Status::Ok);
+        REQUIRE_EQ(make_memory_file("memfabric-epochs", sizeof(EpochWords), file), Status::Ok);
+        REQUIRE_EQ(SharedMapping::map(file.get(), sizeof(EpochWords), true, page), Status::Ok);
         const Welcome welcome = welcome_of(session);
         REQUIRE_EQ(connect_abstract(welcome.unix_name, link), Status::Ok);
-        const Bytes attach = encode(Attach{welcome.secret, InstanceId{9}, "visitor"});
+        const Bytes attach = encode(Attach{welcome.secret, InstanceId{9}, "initiator"});
         REQUIRE(send_packet(link.get(), attach, std::array{file.get()}) == Sending::Sent);
         REQUIRE_EQ(wait_for_socket(link.get(), POLLIN, std::chrono::steady_clock::now() + 10s), Status::Ok);
         Packet answer;
         REQUIRE(receive_packet(link.get(), answer) == Reception::Packet);
         words().used.store(1);
-        seat().host.store(visit_id(welcome.instance));
+        slot().target.store(target_id(welcome.instance));
     }
-    VisitWords& words() const { return *reinterpret_cast<VisitWords*>(page.address()); }
-    VisitWords::Seat& seat() const { return words().seats[0]; }
+    EpochWords& words() const { return *reinterpret_cast<EpochWords*>(page.address()); }
+    EpochWords::ThreadSlot& slot() const { return words().slots[0]; }
 };
 
 struct Target {
     std::shared_ptr<TransferEngine> engine = std::make_shared<TransferEngine>();
-    std::vector<char> memory = std::vector<char>(kVisitedBytes);
+    std::vector<char> memory = std::vector<char>(kTargetBytes);
 
     explicit Target(std::chrono::milliseconds timeout) {
         REQUIRE_EQ(engine->open("127.0.0.1:0", timeout, "host"), Status::Ok);
     }
     // Registers and unregisters: the second waits for whoever is inside.
-    Status wait_for_visitors() {
+    Status wait_for_initiators() {
         const std::array start{reinterpret_cast<std::uint64_t>(memory.data())};
-        REQUIRE_EQ(engine->register_memory(start, std::array{std::uint64_t{kVisitedBytes}}), Status::Ok);
+        REQUIRE_EQ(engine->register_memory(start, std::array{std::uint64_t{kTargetBytes}}), Status::Ok);
         return engine->unregister_memory(start);
     }
 };
 
-TEST(session_waits_for_a_visitor_that_lost_its_link_inside) {
+TEST(session_waits_for_an_initiator_that_lost_its_link_inside) {
     Target target(50ms);
-    const Visitor visitor(target.engine->session());
-    visitor.seat().count.store(1);
-    CHECK_EQ(target.wait_for_visitors(), Status::Timeout);
-    shutdown(visitor.link.get(), SHUT_RDWR);
+    const Initiator initiator(target.engine->session());
+    initiator.slot().epoch.store(1);
+    CHECK_EQ(target.wait_for_initiators(), Status::Timeout);
+    shutdown(initiator.link.get(), SHUT_RDWR);
     for (int turn = 0; turn < 3; ++turn) {  // whether or not the session has noticed
-        CHECK_EQ(target.wait_for_visitors(), Status::Timeout);
+        CHECK_EQ(target.wait_for_initiators(), Status::Timeout);
         CHECK(take_last_error().find("still inside a transfer") != std::string::npos);
     }
-    visitor.seat().count.store(2);
-    CHECK_EQ(target.wait_for_visitors(), Status::Ok);
-    visitor.seat().count.store(3);  // it entered again before it noticed
-    CHECK_EQ(target.wait_for_visitors(), Status::Timeout);
+    initiator.slot().epoch.store(2);
+    CHECK_EQ(target.wait_for_initiators(), Status::Ok);
+    initiator.slot().epoch.store(3);  // it entered again before it noticed
+    CHECK_EQ(target.wait_for_initiators(), Status::Timeout);
 }
 
-// A process with a visitor that is inside for good, until `end` has run there or the process is killed. It is made
+// A process with an initiator that is inside for good, until `end` has run there or the process is killed. It is made
 // before this process has threads.
-class VisitingProcess {
+class InitiatorProcess {
 public:
-    explicit VisitingProcess(void (*end)()) {
+    explicit InitiatorProcess(void (*end)()) {
         std::array<int, 2> ends{};
         REQUIRE_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
         pid_ = fork();
         REQUIRE(pid_ >= 0);
-        if (pid_ == 0) visit(ends[1], end);
+        if (pid_ == 0) initiate(ends[1], end);
         ::close(ends[1]);
         line_.reset(ends[0]);
     }
-    ~VisitingProcess() {
+    ~InitiatorProcess() {
         kill(pid_, SIGKILL);
         waitpid(pid_, nullptr, 0);
     }
-    VisitingProcess(const VisitingProcess&) = delete;
-    VisitingProcess& operator=(const VisitingProcess&) = delete;
+    InitiatorProcess(const InitiatorProcess&) = delete;
+    InitiatorProcess& operator=(const InitiatorProcess&) = delete;
 
     void enter(const TransferEngine& engine) const {
         const std::string session = engine.session();
@@ -140,13 +140,13 @@ public:
     pid_t pid() const { return pid_; }
 
 private:
-    [[noreturn]] static void visit(int line, void (*end)()) {
+    [[noreturn]] static void initiate(int line, void (*end)()) {
         std::string session(64, 0);
         const ssize_t got = read(line, session.data(), session.size());
         session.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
         try {
-            const Visitor visitor(session);
-            visitor.seat().count.store(1);
+            const Initiator initiator(session);
+            initiator.slot().epoch.store(1);
             char word = 'i';
             if (write(line, &word, 1) == 1 && read(line, &word, 1) == 1) end();
         } catch (const TestLeft&) {
@@ -158,31 +158,31 @@ private:
     OwnedFd line_;
 };
 
-TEST(session_does_not_wait_for_a_visitor_that_died_inside) {
-    const VisitingProcess visiting([] { pause(); });
+TEST(session_does_not_wait_for_an_initiator_that_died_inside) {
+    const InitiatorProcess initiating([] { pause(); });
     Target target(60s);
-    visiting.enter(*target.engine);
-    kill(visiting.pid(), SIGKILL);
-    CHECK_EQ(target.wait_for_visitors(), Status::Ok);
+    initiating.enter(*target.engine);
+    kill(initiating.pid(), SIGKILL);
+    CHECK_EQ(target.wait_for_initiators(), Status::Ok);
 }
 
-TEST(session_does_not_wait_for_a_visitor_that_became_another_program_inside) {
-    const VisitingProcess visiting([] { execl("/bin/sleep", "sleep", "100", nullptr); });
+TEST(session_does_not_wait_for_an_initiator_that_became_another_program_inside) {
+    const InitiatorProcess initiating([] { execl("/bin/sleep", "sleep", "100", nullptr); });
     Target target(60s);
-    visiting.enter(*target.engine);
-    visiting.go_on();
-    CHECK_EQ(target.wait_for_visitors(), Status::Ok);
+    initiating.enter(*target.engine);
+    initiating.go_on();
+    CHECK_EQ(target.wait_for_initiators(), Status::Ok);
 }
 
-TEST(session_waits_for_a_visiting_process_that_lost_its_link) {
-    const VisitingProcess visiting([] {
+TEST(session_waits_for_an_initiating_process_that_lost_its_link) {
+    const InitiatorProcess initiating([] {
         close_range(3, ~0U, 0);
         pause();
     });
     Target target(50ms);
-    visiting.enter(*target.engine);
-    visiting.go_on();
-    for (int turn = 0; turn < 3; ++turn) CHECK_EQ(target.wait_for_visitors(), Status::Timeout);
+    initiating.enter(*target.engine);
+    initiating.go_on();
+    for (int turn = 0; turn < 3; ++turn) CHECK_EQ(target.wait_for_initiators(), Status::Timeout);
 }
 
 // Memory that peers can map: of one page, which is registered without looking into files of the kernel.
@@ -208,18 +208,18 @@ struct Shown {
     std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(mapping.address()); }
 };
 
-TEST(session_goes_on_when_its_visitor_has_no_descriptor_left) {
+TEST(session_goes_on_when_its_initiator_has_no_descriptor_left) {
     if (!kernel_moves_memory() || kSanitizerNeedsDescriptors) return;
     Target target(60s);
-    const auto visitor = std::make_shared<TransferEngine>();
-    REQUIRE_EQ(visitor->open("127.0.0.1:0", 60s, "host"), Status::Ok);
+    const auto initiator = std::make_shared<TransferEngine>();
+    REQUIRE_EQ(initiator->open("127.0.0.1:0", 60s, "host"), Status::Ok);
     const std::array<Shown, 3> shown;
     const std::string session = target.engine->session();
     REQUIRE_EQ(shown[0].announce(*target.engine), Status::Ok);
     const std::vector<char> source(Shown::kPageBytes, 'x');
     const auto write = [&](const Shown& place) {
-        return visitor->transfer(Direction::Write, session, reinterpret_cast<std::uint64_t>(source.data()),
-                                 place.address(), Shown::kPageBytes);
+        return initiator->transfer(Direction::Write, session, reinterpret_cast<std::uint64_t>(source.data()),
+                                   place.address(), Shown::kPageBytes);
     };
     REQUIRE_EQ(write(shown[0]), Status::Ok);
     const NoDescriptorLeft none;  // from here on a link that is lost cannot be dialled again
@@ -232,8 +232,8 @@ TEST(session_goes_on_when_its_visitor_has_no_descriptor_left) {
 
 // The session's thread is one of a plain user, too: threads inherit that from whoever starts them.
 TEST(session_is_reached_once_fewer_descriptors_are_in_flight) {
-    const auto visitor = std::make_shared<TransferEngine>();
-    REQUIRE_EQ(visitor->open("127.0.0.1:0", 60s, "host"), Status::Ok);
+    const auto initiator = std::make_shared<TransferEngine>();
+    REQUIRE_EQ(initiator->open("127.0.0.1:0", 60s, "host"), Status::Ok);
     std::unique_ptr<Target> target;
     std::unique_ptr<FewDescriptorsInFlight> few;
     std::thread([&] {
@@ -243,7 +243,7 @@ TEST(session_is_reached_once_fewer_descriptors_are_in_flight) {
     }).join();
     Status probed = Status::Error;
     PausePoint::hold("transfer.crowded");
-    std::thread prober([&] { probed = visitor->probe(target->engine->session()); });
+    std::thread prober([&] { probed = initiator->probe(target->engine->session()); });
     CHECK(PausePoint::wait_until_held("transfer.crowded", 20s));
     few.reset();
     PausePoint::release("transfer.crowded");
