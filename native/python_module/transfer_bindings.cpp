@@ -38,20 +38,20 @@ std::uint32_t port(const TransferObject& self) {
 }
 
 // Whoever waits keeps this object: a list fetched for each wait would one day be that of the engine's next life.
-struct DownfallsObject {
-    std::shared_ptr<Downfalls> downfalls;
+struct PeerFailuresObject {
+    std::shared_ptr<PeerFailures> failures;
 };
 
-DownfallsObject downfalls(const TransferObject& self) {
-    const std::shared_ptr<Downfalls> downfalls = self.engine->downfalls();
-    downfalls->listen();
-    return {downfalls};
+PeerFailuresObject failures(const TransferObject& self) {
+    const std::shared_ptr<PeerFailures> failures = self.engine->failures();
+    failures->listen();
+    return {failures};
 }
 
-std::optional<std::string> wait_for_downfall(const DownfallsObject& self) {
+std::optional<std::string> wait_for_failure(const PeerFailuresObject& self) {
     const ReleasedGil released;
     std::string session;
-    return self.downfalls->wait(session) ? std::optional(session) : std::nullopt;
+    return self.failures->wait(session) ? std::optional(session) : std::nullopt;
 }
 
 // `find(session)` answers with an address, or raises; it runs on the thread that transfers.
@@ -132,8 +132,8 @@ constexpr const char* kPortDoc =
 }  // namespace
 
 void bind_transfer(nb::module_& module) {
-    nb::class_<DownfallsObject>(module, "Downfalls", "Peers that went away in one life of an engine.")
-        .def("wait", &wait_for_downfall, "The session of the next one; None when the engine closed and all are told.");
+    nb::class_<PeerFailuresObject>(module, "PeerFailures", "Peers that went away in one life of an engine.")
+        .def("wait", &wait_for_failure, "The session of the next one; None when the engine closed and all are told.");
     nb::class_<TransferObject> transfer(module, "TransferCore",
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
@@ -151,7 +151,7 @@ void bind_transfer(nb::module_& module) {
         .def_prop_ro(
             "_registration_count", [](const TransferObject& self) { return self.engine->registration_count(); },
             "Registrations, merged by start address.")
-        .def("_downfalls", &downfalls, "The peers that go away from now on, until this life of the engine ends.")
+        .def("_peer_failures", &failures, "The peers that go away from now on, until this life of the engine ends.")
         .def("_set_directory", &set_directory, nb::arg("find").none(),
              "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
         .def("get_rpc_port", &port, kPortDoc)

@@ -120,20 +120,20 @@ TEST(transfer_ports_are_reserved) {
     CHECK_EQ(engine.session(), "127.0.0.1:" + std::to_string(first));
 }
 
-TEST(transfer_downfalls_are_told_once) {
+TEST(transfer_tells_peer_failures_once) {
     const auto one = opened();
     auto other = opened();
     const std::string session = other->session();
-    const std::shared_ptr<Downfalls> downfalls = one->downfalls();
-    downfalls->listen();
+    const std::shared_ptr<PeerFailures> failures = one->failures();
+    failures->listen();
     REQUIRE_EQ(one->probe(session), Status::Ok);
     REQUIRE_EQ(other->probe(one->session()), Status::Ok);
     other.reset();
     std::string told;
-    REQUIRE(downfalls->wait(told));
+    REQUIRE(failures->wait(told));
     CHECK_EQ(told, session);
     one->close();
-    CHECK(!downfalls->wait(told));
+    CHECK(!failures->wait(told));
 }
 
 TEST(transfer_tickets_run_wait_and_are_cancelled) {

@@ -28,9 +28,9 @@ constexpr std::size_t kMostStrangers = 256;                 // connections that 
 
 }  // namespace
 
-Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls,
+Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures,
                              std::unique_ptr<SessionService>& started) {
-    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(tcp_listener), std::move(downfalls)));
+    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(tcp_listener), std::move(failures)));
     if (const Status status = service->open(); status != Status::Ok) return status;
     try {
         const BlockedSignals blocked;
@@ -42,10 +42,10 @@ Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, st
     return Status::Ok;
 }
 
-SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls)
+SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures)
     : offer_(offer),
       unix_name_("memfabric-transfer-" + hexadecimal(offer.instance)),
-      downfalls_(std::move(downfalls)),
+      failures_(std::move(failures)),
       tcp_listener_(std::move(tcp_listener)) {}
 
 // In a forked child only the descriptors go: closing the parent's copies there must not end its connections, and the
@@ -126,12 +126,12 @@ void SessionService::drop(int fd) {
     if (connection.initiator != nullptr) {
         offer_.segments->dismiss(fd);
         remember(connection.initiator);
-        downfalls_->report(connection.initiator->session, connection.initiator->instance);
+        failures_->report(connection.initiator->session, connection.initiator->instance);
     }
     if (connection.peer != nullptr) {
         connection.peer->hang_up();
         departed_.push_back(connection.peer);
-        downfalls_->report(connection.peer->session, connection.peer->instance);
+        failures_->report(connection.peer->session, connection.peer->instance);
     }
 }
 

@@ -21,9 +21,9 @@
 #include "core/process_mark.h"
 #include "core/status.h"
 #include "transfer/access_epochs.h"
-#include "transfer/downfalls.h"
 #include "transfer/packets.h"
 #include "transfer/peer.h"
+#include "transfer/peer_failures.h"
 #include "transfer/segment_offers.h"
 #include "transfer/session_address.h"
 
@@ -42,7 +42,7 @@ struct SessionOffer {
 // Thread contract: public methods from any thread; the destructor ends the thread and joins it.
 class SessionService {
 public:
-    static Status start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls,
+    static Status start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures,
                         std::unique_ptr<SessionService>& started);
     ~SessionService();
     SessionService(const SessionService&) = delete;
@@ -77,7 +77,7 @@ private:
         std::shared_ptr<Peer> peer;
     };
 
-    SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<Downfalls> downfalls);
+    SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures);
     Status open();
     void serve();
     bool add(int fd, Connection connection);
@@ -97,7 +97,7 @@ private:
     const ProcessMark mark_;
     const SessionOffer offer_;
     const std::string unix_name_;
-    const std::shared_ptr<Downfalls> downfalls_;
+    const std::shared_ptr<PeerFailures> failures_;
     OwnedFd tcp_listener_;
     OwnedFd unix_listener_;
     OwnedFd wake_fd_;

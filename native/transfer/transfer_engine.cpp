@@ -55,14 +55,14 @@ std::string TransferEngine::session() const {
     return session_;
 }
 
-std::shared_ptr<Downfalls> TransferEngine::downfalls() const {
+std::shared_ptr<PeerFailures> TransferEngine::failures() const {
     if (mark_.in_forked_child()) {
-        auto none = std::make_shared<Downfalls>();
+        auto none = std::make_shared<PeerFailures>();
         none->close();
         return none;
     }
     const std::lock_guard lock(mutex_);
-    return downfalls_;
+    return failures_;
 }
 
 void TransferEngine::set_directory(Directory directory) {
@@ -95,7 +95,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
-    if (status == Status::Ok) status = SessionService::start(offer, std::move(listener), downfalls_, service);
+    if (status == Status::Ok) status = SessionService::start(offer, std::move(listener), failures_, service);
     if (status != Status::Ok) {
         registrations_.show_on(nullptr, nullptr);
         return status;
@@ -152,8 +152,8 @@ void TransferEngine::close() {
     port_holder_.reset();
     port_ = 0;
     session_.clear();
-    downfalls_->close();
-    downfalls_ = std::make_shared<Downfalls>();
+    failures_->close();
+    failures_ = std::make_shared<PeerFailures>();
     lock.unlock();
     arena.reset();  // without the lock: others may show its memory, too
     lock.lock();

@@ -26,8 +26,8 @@
 #include "core/status.h"
 #include "core/stream.h"
 #include "transfer/arena.h"
-#include "transfer/downfalls.h"
 #include "transfer/liveness_lease.h"
+#include "transfer/peer_failures.h"
 #include "transfer/peers.h"
 #include "transfer/quantisation.h"
 #include "transfer/registrations.h"
@@ -102,7 +102,7 @@ public:
     // Runs any work of this engine on the engine's own stream.
     Status submit_own(Stream::Task task, std::shared_ptr<Stream>& stream, std::uint64_t& sequence);
 
-    std::shared_ptr<Downfalls> downfalls() const;
+    std::shared_ptr<PeerFailures> failures() const;
 
 private:
     struct Dial {  // one attempt to reach a session, shared by all who want it meanwhile
@@ -149,7 +149,7 @@ private:
     std::shared_ptr<SessionService> service_;  // shared with calls that wait while the engine closes
     std::shared_ptr<Stream> stream_;
     Directory directory_;
-    std::shared_ptr<Downfalls> downfalls_ = std::make_shared<Downfalls>();
+    std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();
 
     std::mutex dial_mutex_;
     std::condition_variable dial_done_;

@@ -238,7 +238,7 @@ class TransferEngine(_native.TransferCore):
     def _start_herald(self) -> None:
         """Under `_lock`. One per life of the engine, once there is a callback."""
         if self._on_down is not None and (self._herald is None or self._herald.failed):
-            self._herald = Herald(self._downfalls(), self._on_down)
+            self._herald = Herald(self._peer_failures(), self._on_down)
 
     # ---- buffers and tickets -----------------------------------------------------------------------------------------
 

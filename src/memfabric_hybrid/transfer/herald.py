@@ -19,11 +19,11 @@ class Herald:
     Knows no engine, so that a callback may do with it whatever it likes, and a forgotten engine can be garbage.
     """
 
-    def __init__(self, downfalls: _native.Downfalls, callback: PeerDownCallback) -> None:
+    def __init__(self, failures: _native.PeerFailures, callback: PeerDownCallback) -> None:
         """NoResources when there is no thread to be had."""
         self.callback: PeerDownCallback | None = callback  # None: what happens meanwhile is told to nobody
         self.failed = False
-        self._downfalls = downfalls
+        self._failures = failures
         self._thread = ServiceThread("peer-down callback", self._tell, self._fail)
         self._thread.start()
 
@@ -38,7 +38,7 @@ class Herald:
             )
 
     def _tell(self) -> None:
-        while (session := self._downfalls.wait()) is not None:
+        while (session := self._failures.wait()) is not None:
             callback = self.callback
             if callback is not None:
                 callbacks.run(f"the peer-down callback for session {session}", callback, session)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/downfalls.h"
+#include "transfer/peer_failures.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace memfabric {
 
-void Downfalls::listen() {
+void PeerFailures::listen() {
     const std::lock_guard lock(mutex_);
     listening_ = true;
 }
 
-void Downfalls::report(const std::string& session, const InstanceId& instance) {
+void PeerFailures::report(const std::string& session, const InstanceId& instance) {
     const std::lock_guard lock(mutex_);
     if (!listening_ || closed_ || session.empty() || std::ranges::find(reported_, instance) != reported_.end()) return;
     reported_.push_back(instance);
@@ -20,7 +20,7 @@ void Downfalls::report(const std::string& session, const InstanceId& instance) {
     changed_.notify_one();
 }
 
-bool Downfalls::wait(std::string& session) {
+bool PeerFailures::wait(std::string& session) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !sessions_.empty(); });
     if (sessions_.empty()) return false;
@@ -29,7 +29,7 @@ bool Downfalls::wait(std::string& session) {
     return true;
 }
 
-void Downfalls::close() {
+void PeerFailures::close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     changed_.notify_all();

@@ -14,7 +14,7 @@
 namespace memfabric {
 
 // Thread contract: any thread. `report` never blocks for long; it may be called by the service thread.
-class Downfalls {
+class PeerFailures {
 public:
     void listen();                                                        // before this, reports are dropped
     void report(const std::string& session, const InstanceId& instance);  // one per instance counts
