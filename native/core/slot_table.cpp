@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/backoff.h"
+#include "core/exported_memory.h"
 #include "core/last_error.h"
 #include "core/rcu.h"
 #include "core/shared_mapping.h"
-#include "core/shared_ranges.h"
 
 namespace memfabric {
 
@@ -65,7 +65,7 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
     auto& mapped = slot.mapped_bytes[index_of(tier)];
     mapped = std::max(mapped, present + size_bytes);
     if (rank == local_rank_) {
-        const std::uint32_t id = SharedRanges::process().add(address, size_bytes, fd, fd_offset);
+        const std::uint32_t id = ExportedMemory::process().add(address, size_bytes, fd, fd_offset);
         if (id != 0) own_ranges_.push_back({tier, slot_offset, id});
     }
     allocated.store(present + size_bytes, std::memory_order_seq_cst);
@@ -228,7 +228,7 @@ void SlotTable::trim(std::uint32_t rank) {
 void SlotTable::end_own_ranges(Tier tier, std::uint64_t from_offset) {
     std::erase_if(own_ranges_, [&](const OwnRange& range) {
         if (range.tier != tier || range.slot_offset < from_offset) return false;
-        SharedRanges::process().remove(range.id);
+        ExportedMemory::process().remove(range.id);
         return true;
     });
 }

@@ -87,7 +87,7 @@ private:
         std::uint64_t slot_offset;
         std::uint32_t id;
     };
-    std::vector<OwnRange> own_ranges_;  // of our own slot, as SharedRanges knows them; under the mapping mutex
+    std::vector<OwnRange> own_ranges_;  // of our own slot, as ExportedMemory knows them; under the mapping mutex
 };
 
 }  // namespace memfabric

@@ -44,7 +44,7 @@ struct Memory {
         shared_file = std::make_shared<OwnedFd>(duplicate());
     }
     OwnedFd duplicate() const { return OwnedFd(fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
-    SharedRange range(std::uint32_t id) const { return {id, kThere, kThere + kSegmentBytes, 0, shared_file}; }
+    ExportedRange range(std::uint32_t id) const { return {id, kThere, kThere + kSegmentBytes, 0, shared_file}; }
 };
 
 TEST(peer_segments_are_mapped_where_they_belong) {
@@ -117,8 +117,8 @@ struct Pair {
 TEST(segment_offers_reach_initiators_before_and_after_they_come) {
     Memory memory;
     SegmentOffers offers;
-    const std::vector<SharedRange> first{memory.range(1)};
-    const std::vector<SharedRange> both{memory.range(1), memory.range(2)};
+    const std::vector<ExportedRange> first{memory.range(1)};
+    const std::vector<ExportedRange> both{memory.range(1), memory.range(2)};
     offers.show(first);
     Pair pair;
     REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
@@ -148,7 +148,7 @@ TEST(segment_offers_wait_for_an_initiator_that_does_not_read) {
     REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
     pair.accepted();
     constexpr std::uint32_t kMany = 800;  // the initiator keeps a descriptor of every second one
-    for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
+    for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<ExportedRange>{memory.range(id)});
     for (std::uint32_t id = kMany / 2; id < kMany; ++id) offers.withdraw(id);
     for (int turn = 0; turn < 100 && !pair.peer.segments.has(kMany); ++turn) {
         REQUIRE(pair.peer.hear());
@@ -174,7 +174,7 @@ TEST(segment_offers_wait_while_too_many_descriptors_are_in_flight) {
         const PlainUserThread plain;
         const FewDescriptorsInFlight few;
         CHECK(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
-        for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<SharedRange>{memory.range(id)});
+        for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<ExportedRange>{memory.range(id)});
         CHECK(offers.retry());
         Packet packet;
         CHECK(receive_packet(pair.peer.link.get(), packet) == Reception::Nothing);
@@ -197,7 +197,7 @@ TEST(peer_segments_that_lost_their_descriptor_are_known_but_not_mapped) {
     Pair pair;
     REQUIRE(offers.admit(pair.offering.get(), InstanceId{1}, memory.file.get()));
     pair.accepted();
-    offers.show(std::vector<SharedRange>{memory.range(1)});
+    offers.show(std::vector<ExportedRange>{memory.range(1)});
     {
         const NoDescriptorLeft none;
         REQUIRE(pair.peer.hear());
@@ -206,7 +206,7 @@ TEST(peer_segments_that_lost_their_descriptor_are_known_but_not_mapped) {
     CHECK(pair.peer.segments.has(1));
     CHECK_EQ(pair.peer.segments.missed(), 1U);
     CHECK(pair.peer.mapped_at(1, kThere, 1) == nullptr);
-    offers.show(std::vector<SharedRange>{memory.range(1), memory.range(2)});
+    offers.show(std::vector<ExportedRange>{memory.range(1), memory.range(2)});
     CHECK(pair.peer.mapped_at(2, kThere, 1) != nullptr);
     offers.withdraw(1);
     REQUIRE(pair.peer.hear());

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "check.h"
+#include "core/exported_memory.h"
 #include "core/last_error.h"
 #include "core/shared_mapping.h"
-#include "core/shared_ranges.h"
 #include "transfer/liveness_lease.h"
 #include "transfer/registration_scan.h"
 #include "transfer/registrations.h"
@@ -115,8 +115,8 @@ TEST(registrations_merge_overlaps_and_cut_at_segments) {
     REQUIRE_EQ(make_memory_file("test", 64 * 1024, file), Status::Ok);
     REQUIRE_EQ(SharedMapping::map(file.get(), 64 * 1024, true, mapping), Status::Ok);
     const auto base = reinterpret_cast<std::uint64_t>(mapping.address());
-    const std::uint32_t id = SharedRanges::process().add(base + 1000, 1000, file.get(), 1000);
-    const std::uint32_t next = SharedRanges::process().add(base + 2000, 500, file.get(), 2000);
+    const std::uint32_t id = ExportedMemory::process().add(base + 1000, 1000, file.get(), 1000);
+    const std::uint32_t next = ExportedMemory::process().add(base + 2000, 500, file.get(), 2000);
     REQUIRE(id != 0);
     registrations.show_on(page.get(), std::make_shared<SegmentOffers>());
     const std::vector<std::uint64_t> starts{base, base + 500, base + 900, base + 5000};
@@ -142,8 +142,8 @@ TEST(registrations_merge_overlaps_and_cut_at_segments) {
     CHECK(!registrations.remove_inside(base + 550, base + 551));
     CHECK(!covers(*page, base, 1));
     CHECK_EQ(registrations.count(), 1U);
-    SharedRanges::process().remove(next);
-    SharedRanges::process().remove(id);
+    ExportedMemory::process().remove(next);
+    ExportedMemory::process().remove(id);
 }
 
 TEST(registrations_refuse_garbage) {

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "check.h"
+#include "core/exported_memory.h"
 #include "core/last_error.h"
 #include "core/pause_point.h"
 #include "core/shared_mapping.h"
-#include "core/shared_ranges.h"
 #include "descriptor_limits.h"
 #include "kernel_route.h"
 #include "transfer/access_epochs.h"
@@ -195,10 +195,10 @@ struct Shown {
     Shown() {
         REQUIRE_EQ(make_memory_file("test", kPageBytes, file), Status::Ok);
         REQUIRE_EQ(SharedMapping::map(file.get(), kPageBytes, true, mapping), Status::Ok);
-        range = SharedRanges::process().add(address(), kPageBytes, file.get(), 0);
+        range = ExportedMemory::process().add(address(), kPageBytes, file.get(), 0);
         REQUIRE(range != 0);
     }
-    ~Shown() { SharedRanges::process().remove(range); }
+    ~Shown() { ExportedMemory::process().remove(range); }
     Shown(const Shown&) = delete;
     Shown& operator=(const Shown&) = delete;
 

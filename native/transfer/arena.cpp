@@ -10,9 +10,9 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "core/exported_memory.h"
 #include "core/last_error.h"
 #include "core/machine_memory.h"
-#include "core/shared_ranges.h"
 
 namespace memfabric {
 namespace {
@@ -34,13 +34,13 @@ Status Arena::make(std::unique_ptr<Arena>& made) {
         status != Status::Ok) {
         return status;
     }
-    arena->range_ = SharedRanges::process().add(arena->start(), size_bytes, arena->file_.get(), 0);
+    arena->range_ = ExportedMemory::process().add(arena->start(), size_bytes, arena->file_.get(), 0);
     made = std::move(arena);
     return Status::Ok;
 }
 
 Arena::~Arena() {
-    if (range_ != 0) SharedRanges::process().remove(range_);
+    if (range_ != 0) ExportedMemory::process().remove(range_);
 }
 
 Status Arena::allocate(std::uint64_t size_bytes, std::uint64_t& address) {

@@ -35,7 +35,7 @@ private:
     mutable std::mutex mutex_;
     OwnedFd file_;
     SharedMapping mapping_;
-    std::uint32_t range_ = 0;                           // as SharedRanges knows it
+    std::uint32_t range_ = 0;                           // as ExportedMemory knows it
     std::map<std::uint64_t, std::uint64_t> allocated_;  // offset → rounded size
 };
 

@@ -34,7 +34,7 @@ inline constexpr std::uint32_t kPrivateMemory = 0;  // in no segment: reached th
 struct Interval {
     std::uint64_t start;
     std::uint64_t end;
-    std::uint32_t segment;  // which peers can map: the id of its SharedRange; or kPrivateMemory
+    std::uint32_t segment;  // which peers can map: the id of its ExportedRange; or kPrivateMemory
 };
 
 // The words of the page. Intervals stand in two buffers; the low bit of `generation` says which one counts.

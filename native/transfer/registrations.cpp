@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "core/exported_memory.h"
 #include "core/last_error.h"
-#include "core/shared_ranges.h"
 #include "transfer/readable_memory.h"
 
 namespace memfabric {
@@ -34,8 +34,8 @@ Status check_range(std::uint64_t start, std::uint64_t size_bytes, ReadableMemory
 }
 
 // Intervals that lie in one segment each, or in none, and the segments that occur; both inputs are sorted.
-std::vector<Interval> cut(const std::vector<Interval>& intervals, const std::vector<SharedRange>& ranges,
-                          std::vector<SharedRange>& used) {
+std::vector<Interval> cut(const std::vector<Interval>& intervals, const std::vector<ExportedRange>& ranges,
+                          std::vector<ExportedRange>& used) {
     std::vector<Interval> pieces;
     pieces.reserve(intervals.size());
     auto range = ranges.begin();
@@ -126,8 +126,8 @@ void Registrations::clear() {
 // Called with the lock held.
 void Registrations::publish() {
     if (page_ == nullptr) return;
-    std::vector<SharedRange> used;
-    std::vector<Interval> intervals = cut(merged(), SharedRanges::process().all(), used);
+    std::vector<ExportedRange> used;
+    std::vector<Interval> intervals = cut(merged(), ExportedMemory::process().all(), used);
     // Cutting may add intervals to a full table; the last ones are then left out.
     if (intervals.size() > RegistrationWords::kCapacity) intervals.resize(RegistrationWords::kCapacity);
     offers_->show(used);

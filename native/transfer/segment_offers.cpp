@@ -9,10 +9,10 @@
 
 namespace memfabric {
 
-void SegmentOffers::show(std::span<const SharedRange> ranges) {
+void SegmentOffers::show(std::span<const ExportedRange> ranges) {
     const std::lock_guard lock(mutex_);
     bool news = false;
-    for (const SharedRange& range : ranges) {
+    for (const ExportedRange& range : ranges) {
         if (!shown_.emplace(range.id, range).second) continue;
         for (auto& [link, initiator] : initiators_) initiator.queue.push_back(range);
         news = true;
@@ -25,7 +25,7 @@ void SegmentOffers::withdraw(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
     if (shown_.erase(id) == 0) return;
     for (auto& [link, initiator] : initiators_) {
-        const auto waiting = std::ranges::find(initiator.queue, id, &SharedRange::id);
+        const auto waiting = std::ranges::find(initiator.queue, id, &ExportedRange::id);
         if (waiting != initiator.queue.end()) {
             waiting->file.reset();  // it never learns more than that there was one: initiators count what they get
         } else {
@@ -85,7 +85,7 @@ Sending SegmentOffers::send_queued(int link, Initiator& initiator) {
         initiator.registrations_fd = -1;
     }
     for (; !initiator.queue.empty(); initiator.queue.pop_front()) {
-        const SharedRange& range = initiator.queue.front();
+        const ExportedRange& range = initiator.queue.front();
         const Sending sending =
             range.file == nullptr
                 ? send_packet(link, encode(Withdrawn{range.id}), {})

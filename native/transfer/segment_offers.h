@@ -11,7 +11,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/shared_ranges.h"
+#include "core/exported_memory.h"
 #include "transfer/packets.h"
 #include "transfer/session_frames.h"
 
@@ -22,7 +22,7 @@ class SegmentOffers {
 public:
     // Sent to all initiators when this returns, except to those whose sockets are full: they get it when they read
     // again (or, if too many descriptors are in flight, when `retry` finds that fewer are).
-    void show(std::span<const SharedRange> ranges);
+    void show(std::span<const ExportedRange> ranges);
     void withdraw(std::uint32_t id);
 
     // Sends the acceptance with the registrations, and all that is shown behind it; false: the initiator is gone. The
@@ -37,7 +37,7 @@ public:
     void notify_when_crowded(int wake_fd);
 
 private:
-    using Queue = std::deque<SharedRange>;  // what has not been sent; without a file: withdrawn
+    using Queue = std::deque<ExportedRange>;  // what has not been sent; without a file: withdrawn
     struct Initiator {
         Accepted accepted{};
         int registrations_fd = -1;  // until the acceptance is sent
@@ -48,7 +48,7 @@ private:
     Sending send_and_tell(int link, Initiator& initiator);
 
     std::mutex mutex_;
-    std::map<std::uint32_t, SharedRange> shown_;
+    std::map<std::uint32_t, ExportedRange> shown_;
     std::unordered_map<int, Initiator> initiators_;
     bool crowded_ = false;
     int wake_fd_ = -1;

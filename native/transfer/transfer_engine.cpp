@@ -27,10 +27,10 @@ bool is_restricted_by_yama() {
 
 }  // namespace
 
-TransferEngine::TransferEngine() { SharedRanges::process().watch(this); }
+TransferEngine::TransferEngine() { ExportedMemory::process().watch(this); }
 
 TransferEngine::~TransferEngine() {
-    SharedRanges::process().unwatch(this);
+    ExportedMemory::process().unwatch(this);
     mark_.in_forked_child() ? abandon_in_child() : close();
 }
 
@@ -211,7 +211,7 @@ Status TransferEngine::wait_for_initiators(const char* what) {
 }
 
 // Memory of this process, whoever's, is about to go: nobody may believe that it is still registered.
-void TransferEngine::range_ends(const SharedRange& range) {
+void TransferEngine::export_ends(const ExportedRange& range) {
     if (mark_.in_forked_child()) return;
     if (registrations_.remove_inside(range.start, range.end)) {
         const std::string before = last_error();

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "core/copy_request.h"
+#include "core/exported_memory.h"
 #include "core/process_mark.h"
-#include "core/shared_ranges.h"
 #include "core/status.h"
 #include "core/stream.h"
 #include "transfer/arena.h"
@@ -61,7 +61,7 @@ struct QuantisedBatch {
 // Thread contract: every method from any thread. Transfers block for their bytes and, at first contact, up to the
 // time-out; nothing is locked on their way. `unregister_memory`, `release` and `close` wait for peers that are inside.
 // Every failure leaves a sentence in the thread's last error.
-class TransferEngine final : public std::enable_shared_from_this<TransferEngine>, private RangeWatcher {
+class TransferEngine final : public std::enable_shared_from_this<TransferEngine>, private ExportWatcher {
 public:
     using Milliseconds = std::chrono::milliseconds;
     // Finds the address of a session whose name is none; for the control plane, may block until the deadline.
@@ -122,7 +122,7 @@ private:
     Status dial_once(const std::string& session);
     Status wait_for_initiators(const char* what);
     Status ensure_arena();
-    void range_ends(const SharedRange& range) override;
+    void export_ends(const ExportedRange& range) override;
     Status check_process() const;
     Deadline deadline() const { return std::chrono::steady_clock::now() + timeout_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/shared_ranges.h"
+#include "core/exported_memory.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,13 +12,13 @@
 namespace memfabric {
 
 // Never destroyed: objects may outlive static destructors.
-SharedRanges& SharedRanges::process() {
-    static SharedRanges& ranges = *new SharedRanges;
+ExportedMemory& ExportedMemory::process() {
+    static ExportedMemory& ranges = *new ExportedMemory;
     return ranges;
 }
 
 // A forked child inherits the memory but none of the objects: it starts with nothing to show, and nobody watches.
-SharedRanges::SharedRanges() {
+ExportedMemory::ExportedMemory() {
     pthread_atfork(
         [] {
             process().watching_.lock();
@@ -36,42 +36,42 @@ SharedRanges::SharedRanges() {
         });
 }
 
-std::uint32_t SharedRanges::add(std::uint64_t start, std::uint64_t size_bytes, int fd, std::uint64_t file_offset) {
+std::uint32_t ExportedMemory::add(std::uint64_t start, std::uint64_t size_bytes, int fd, std::uint64_t file_offset) {
     if (!cannot_shrink(fd)) return 0;
     auto file = std::make_shared<OwnedFd>(fcntl(fd, F_DUPFD_CLOEXEC, kLowestOwnFd));
     if (!*file) return 0;
     const std::lock_guard lock(mutex_);
-    SharedRange range{++last_id_, start, start + size_bytes, file_offset, std::move(file)};
-    const auto place = std::ranges::upper_bound(ranges_, start, {}, &SharedRange::start);
+    ExportedRange range{++last_id_, start, start + size_bytes, file_offset, std::move(file)};
+    const auto place = std::ranges::upper_bound(ranges_, start, {}, &ExportedRange::start);
     ranges_.insert(place, std::move(range));
     return last_id_;
 }
 
-void SharedRanges::remove(std::uint32_t id) {
+void ExportedMemory::remove(std::uint32_t id) {
     const std::lock_guard watching(watching_);
-    SharedRange range;
+    ExportedRange range;
     {
         // First nobody can show it any more, then those who did take it back.
         const std::lock_guard lock(mutex_);
-        const auto found = std::ranges::find(ranges_, id, &SharedRange::id);
+        const auto found = std::ranges::find(ranges_, id, &ExportedRange::id);
         if (found == ranges_.end()) return;
         range = std::move(*found);
         ranges_.erase(found);
     }
-    for (RangeWatcher* watcher : watchers_) watcher->range_ends(range);
+    for (ExportWatcher* watcher : watchers_) watcher->export_ends(range);
 }
 
-std::vector<SharedRange> SharedRanges::all() const {
+std::vector<ExportedRange> ExportedMemory::all() const {
     const std::lock_guard lock(mutex_);
     return ranges_;
 }
 
-void SharedRanges::watch(RangeWatcher* watcher) {
+void ExportedMemory::watch(ExportWatcher* watcher) {
     const std::lock_guard watching(watching_);
     watchers_.push_back(watcher);
 }
 
-void SharedRanges::unwatch(RangeWatcher* watcher) {
+void ExportedMemory::unwatch(ExportWatcher* watcher) {
     const std::lock_guard watching(watching_);
     std::erase(watchers_, watcher);
 }
