@@ -29,5 +29,5 @@ NB_MODULE(_native, module) {
     bind_space(module);
     bind_transfer(module);
     bind_host_group(module);
-    bind_kernel_table(module);
+    bind_device_table(module);
 }

@@ -86,7 +86,7 @@ def test_failure_when_everything_is_mapped(other: Cluster, monkeypatch: pytest.M
         raise NoResources("no room in the table of this test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_native, "kernel_table_enter", refuse)
+        patch.setattr(_native, "device_table_enter", refuse)
         coming = other.begin(1, "try_to_create", 2, 0, SIZE)
         kept = fail_to_create("no room in the table")
         assert coming.result()[1], "a rank has the object alone"  # at once, or after its time if it did not see us come

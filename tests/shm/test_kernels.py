@@ -51,10 +51,10 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
 
 
 def test_table_lies_below_all_objects() -> None:
-    end = _native.KERNEL_TABLE_ADDRESS + 4096 + 64 * 65536  # entries, then contexts
+    end = _native.DEVICE_TABLE_ADDRESS + 4096 + 64 * 65536  # entries, then contexts
     assert end <= ranges.REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
-    assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.KERNEL_TABLE_ADDRESS:012x}ull" in header
+    assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
 
 
 def test_header_compiles_as_c11(tmp_path: Path) -> None:

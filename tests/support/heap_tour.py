@@ -82,7 +82,7 @@ def tour_of_contexts(object_id: int = 0) -> list[str]:
     for length in (LARGEST, 1 + heap.local_rank):
         context = bytes([heap.local_rank]) * length
         _expect(found, "set_context", heap.set_context(context), 0)
-        entry = ctypes.string_at(_native.KERNEL_TABLE_ADDRESS + ENTRY.size * object_id, ENTRY.size)
+        entry = ctypes.string_at(_native.DEVICE_TABLE_ADDRESS + ENTRY.size * object_id, ENTRY.size)
         *identity, address = ENTRY.unpack(entry)
         wanted = [1, heap.local_rank, heap.rank_size, length, heap.gva, heap.symmetric_size]
         _expect(found, "table of kernels", identity, wanted)

@@ -95,4 +95,4 @@ __all__ = [
     "wait_until_i64",
 ]
 
-_native.kernel_table_open()  # a kernel that runs before an object exists finds an empty table, not a fault
+_native.device_table_open()  # a kernel that runs before an object exists finds an empty table, not a fault

@@ -1,6 +1,6 @@
 """What kernels know about the objects of their process, read from the native table at its fixed address.
 
-The layout is that of `native/core/kernel_table.h`.
+The layout is that of `native/core/device_table.h`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from memfabric_hybrid import _native
 from memfabric_hybrid.device.words import loader
 
 NO_RANK = 0xFFFFFFFF  # what `rank()` is without such an object
-_TABLE = _native.KERNEL_TABLE_ADDRESS
+_TABLE = _native.DEVICE_TABLE_ADDRESS
 _ENTRY_BYTES = 64
 _OBJECTS = 64
 _RANK, _RANK_SIZE, _CONTEXT_SIZE, _GVA, _SYMMETRIC_SIZE, _CONTEXT = 4, 8, 12, 16, 24, 32

@@ -103,5 +103,5 @@ def abandon_after_fork() -> None:
     """In a forked child: the parent's membership and objects are not ours."""
     runtime = _slot.empty_after_fork()
     if runtime is not None:
-        _native.kernel_table_remove_all()
+        _native.device_table_remove_all()
         runtime.site.abandon_after_fork()

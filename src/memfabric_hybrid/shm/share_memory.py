@@ -75,7 +75,7 @@ class ShareMemory(_native.HostGroup):
                 for rank in foundation.members:
                     self._kept_mapped.append(foundation.space._view(rank, int(Tier.DRAM), 0, 0))
                 words = self._departure_words
-                _native.kernel_table_enter(
+                _native.device_table_enter(
                     self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words
                 )
             except BaseException:
@@ -155,7 +155,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         if not 1 <= len(context) <= MAX_BYTES:
             raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{MAX_BYTES}")
-        _native.kernel_table_set_context(self._id, context)
+        _native.device_table_set_context(self._id, context)
 
     @edge.returns_code
     def destroy(self, flags: SupportsIndex = 0) -> None:
@@ -175,7 +175,7 @@ class ShareMemory(_native.HostGroup):
         foundation = self._foundation
         self._destroyed = True
         reason = reason or foundation.departures.first()
-        _native.kernel_table_remove(self._id)
+        _native.device_table_remove(self._id)
         self._leave()
         foundation.departures.close()
         self._exits.close(farewell)

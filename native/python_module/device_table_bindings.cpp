@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernel_table.h"
+#include "core/device_table.h"
 #include "core/last_error.h"
 #include "python_module/bindings.h"
 #include "python_module/number.h"
@@ -11,11 +11,11 @@ namespace memfabric::python {
 namespace {
 
 void enter(U32 id, U32 rank, U32 rank_size, U64 gva, U64 symmetric_size, U64 departures, U64 declared) {
-    if (id >= kKernelObjects) {
-        raise(fail(Status::InvalidParam, "shm object id %u, expected 0 to %u", std::uint32_t{id}, kKernelObjects - 1));
+    if (id >= kDeviceObjects) {
+        raise(fail(Status::InvalidParam, "shm object id %u, expected 0 to %u", std::uint32_t{id}, kDeviceObjects - 1));
     }
-    raise_if_failed(KernelTable::open());
-    KernelTable::enter(id, {.present = 1,
+    raise_if_failed(DeviceTable::open());
+    DeviceTable::enter(id, {.present = 1,
                             .rank = rank,
                             .rank_size = rank_size,
                             .context_bytes = 0,
@@ -31,23 +31,23 @@ void set_context(U32 id, const nb::bytes& context) {
     if (context.size() > kMaxContextBytes) {
         raise(fail(Status::InvalidParam, "a context of %zu bytes, expected 1 to %u", context.size(), kMaxContextBytes));
     }
-    raise_if_failed(KernelTable::set_context(id, context.c_str(), static_cast<std::uint32_t>(context.size())));
+    raise_if_failed(DeviceTable::set_context(id, context.c_str(), static_cast<std::uint32_t>(context.size())));
 }
 
 }  // namespace
 
-void bind_kernel_table(nb::module_& module) {
-    module.attr("KERNEL_TABLE_ADDRESS") = kKernelTableAddress;
+void bind_device_table(nb::module_& module) {
+    module.attr("DEVICE_TABLE_ADDRESS") = kDeviceTableAddress;
     module.def(
-        "kernel_table_open", [] { raise_if_failed(KernelTable::open()); },
+        "device_table_open", [] { raise_if_failed(DeviceTable::open()); },
         "Make the table readable for kernels, also while there is no object. Raises FabricError.");
-    module.def("kernel_table_enter", &enter, nb::arg("id"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("gva"),
+    module.def("device_table_enter", &enter, nb::arg("id"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("gva"),
                nb::arg("symmetric_size"), nb::arg("departures"), nb::arg("declared"),
                "Show an object to the kernels of this process. Raises FabricError.");
-    module.def("kernel_table_set_context", &set_context, nb::arg("id"), nb::arg("context"),
+    module.def("device_table_set_context", &set_context, nb::arg("id"), nb::arg("context"),
                "Copy the context to where kernels read it. Raises FabricError.");
-    module.def("kernel_table_remove", [](U32 id) { KernelTable::remove(id); }, nb::arg("id"));
-    module.def("kernel_table_remove_all", [] { KernelTable::remove_all(); }, "In a forked child.");
+    module.def("device_table_remove", [](U32 id) { DeviceTable::remove(id); }, nb::arg("id"));
+    module.def("device_table_remove_all", [] { DeviceTable::remove_all(); }, "In a forked child.");
 }
 
 }  // namespace memfabric::python

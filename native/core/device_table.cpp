@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernel_table.h"
+#include "core/device_table.h"
 
 #include <sys/mman.h>
 
@@ -15,18 +15,18 @@ namespace memfabric {
 namespace {
 
 constexpr std::size_t kEntriesBytes = 4096;
-static_assert(kKernelObjects * sizeof(KernelEntry) == kEntriesBytes);
-constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kKernelObjects} * kMaxContextBytes;
+static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
+constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kDeviceObjects} * kMaxContextBytes;
 
-static_assert(kKernelTableAddress + kTableBytes <= kObjectsBegin, "the first object would find the table in its way");
+static_assert(kDeviceTableAddress + kTableBytes <= kObjectsBegin, "the first object would find the table in its way");
 
 std::mutex opening;
 bool is_open = false;
 
-KernelEntry& entry_of(std::uint32_t id) { return reinterpret_cast<KernelEntry*>(kKernelTableAddress)[id]; }
+DeviceEntry& entry_of(std::uint32_t id) { return reinterpret_cast<DeviceEntry*>(kDeviceTableAddress)[id]; }
 
 std::uintptr_t context_of(std::uint32_t id) {
-    return kKernelTableAddress + kEntriesBytes + std::uintptr_t{id} * kMaxContextBytes;
+    return kDeviceTableAddress + kEntriesBytes + std::uintptr_t{id} * kMaxContextBytes;
 }
 
 void set_present(std::uint32_t id, std::uint32_t present) {
@@ -35,10 +35,10 @@ void set_present(std::uint32_t id, std::uint32_t present) {
 
 }  // namespace
 
-Status KernelTable::open() {
+Status DeviceTable::open() {
     const std::lock_guard lock(opening);
     if (is_open) return Status::Ok;
-    void* const wanted = reinterpret_cast<void*>(kKernelTableAddress);
+    void* const wanted = reinterpret_cast<void*>(kDeviceTableAddress);
     void* const got = mmap(wanted, kTableBytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted) {
@@ -47,12 +47,12 @@ Status KernelTable::open() {
     }
     const int error = errno;
     if (got != MAP_FAILED) munmap(got, kTableBytes);
-    return fail(Status::MallocFailed, "the table for kernels cannot be placed at 0x%" PRIxPTR ": %s",
-                kKernelTableAddress, std::strerror(got == MAP_FAILED ? error : EEXIST));
+    return fail(Status::MallocFailed, "the device table cannot be placed at 0x%" PRIxPTR ": %s", kDeviceTableAddress,
+                std::strerror(got == MAP_FAILED ? error : EEXIST));
 }
 
-void KernelTable::enter(std::uint32_t id, const KernelEntry& entry) {
-    KernelEntry filled = entry;
+void DeviceTable::enter(std::uint32_t id, const DeviceEntry& entry) {
+    DeviceEntry filled = entry;
     filled.present = 0;
     filled.context_bytes = 0;
     filled.context_address = context_of(id);
@@ -60,7 +60,7 @@ void KernelTable::enter(std::uint32_t id, const KernelEntry& entry) {
     set_present(id, 1);
 }
 
-Status KernelTable::set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes) {
+Status DeviceTable::set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes) {
     if (size_bytes == 0 || size_bytes > kMaxContextBytes) {
         return fail(Status::InvalidParam, "shm object %u: a context of %u bytes, expected 1 to %u", id, size_bytes,
                     kMaxContextBytes);
@@ -70,13 +70,13 @@ Status KernelTable::set_context(std::uint32_t id, const void* context, std::uint
     return Status::Ok;
 }
 
-void KernelTable::remove(std::uint32_t id) {
+void DeviceTable::remove(std::uint32_t id) {
     set_present(id, 0);
     madvise(reinterpret_cast<void*>(context_of(id)), kMaxContextBytes, MADV_DONTNEED);
 }
 
-void KernelTable::remove_all() {
-    for (std::uint32_t id = 0; is_open && id < kKernelObjects; ++id) set_present(id, 0);
+void DeviceTable::remove_all() {
+    for (std::uint32_t id = 0; is_open && id < kDeviceObjects; ++id) set_present(id, 0);
 }
 
 }  // namespace memfabric

@@ -12,12 +12,12 @@
 
 namespace memfabric {
 
-inline constexpr std::uint32_t kKernelObjects = 64;
+inline constexpr std::uint32_t kDeviceObjects = 64;
 inline constexpr std::uint32_t kMaxContextBytes = 64 * 1024;
-inline constexpr std::uintptr_t kKernelTableAddress = 0x0fff'ff00'0000;  // right below what objects are placed in
+inline constexpr std::uintptr_t kDeviceTableAddress = 0x0fff'ff00'0000;  // right below what objects are placed in
 inline constexpr std::uintptr_t kObjectsBegin = 0x1000'0000'0000;        // REGION_START of the store
 
-struct KernelEntry {
+struct DeviceEntry {
     std::uint32_t present;  // 0: there is no such object in this process
     std::uint32_t rank;
     std::uint32_t rank_size;
@@ -29,14 +29,14 @@ struct KernelEntry {
     std::uint64_t declared_address;    // of one that is not 0 once this process was told that a rank is gone
     std::uint64_t reserved;
 };
-static_assert(sizeof(KernelEntry) == 64 && offsetof(KernelEntry, gva) == 16);
+static_assert(sizeof(DeviceEntry) == 64 && offsetof(DeviceEntry, gva) == 16);
 
 // The process's table. Thread contract: the control plane calls; kernels read while their object exists.
-class KernelTable {
+class DeviceTable {
 public:
     // Maps the table if that has not been done. MallocFailed when something else is at its address.
     static Status open();
-    static void enter(std::uint32_t id, const KernelEntry& entry);
+    static void enter(std::uint32_t id, const DeviceEntry& entry);
     static Status set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes);
     static void remove(std::uint32_t id);
     static void remove_all();  // in a forked child
