@@ -115,21 +115,21 @@ Heartbeat::Heartbeat(std::unique_ptr<Pulse> pulse)
       }) {}
 
 Heartbeat::~Heartbeat() {
-    if (mark_.in_forked_child()) {
-        ProcessMark::abandon(thread_);
+    if (fork_guard_.in_forked_child()) {
+        ForkGuard::abandon(thread_);
         return;
     }
     stop();
 }
 
 void Heartbeat::stop() {
-    if (mark_.in_forked_child()) return;
+    if (fork_guard_.in_forked_child()) return;
     const std::lock_guard lock(pulse_->joining);
     if (!thread_.joinable()) return;
     eventfd_write(pulse_->stop_fd, 1);
     thread_.join();
 }
 
-bool Heartbeat::beating() const { return !mark_.in_forked_child() && pulse_->beating.load(); }
+bool Heartbeat::beating() const { return !fork_guard_.in_forked_child() && pulse_->beating.load(); }
 
 }  // namespace memfabric

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -33,7 +33,7 @@ private:
 
     explicit Heartbeat(std::unique_ptr<Pulse> pulse);
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     std::unique_ptr<Pulse> pulse_;
     std::thread thread_;
 };

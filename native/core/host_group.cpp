@@ -37,7 +37,7 @@ HostGroup::HostGroup(std::shared_ptr<ControlPage> page, const Config& config, st
                                                                  config.rank, false, config.object_name})) {}
 
 Status HostGroup::check_usable() const {
-    if (mark_.in_forked_child()) {
+    if (fork_guard_.in_forked_child()) {
         return fail(Status::NotInit,
                     "%s: this process was forked from the member that joined; call initialize() and create() here",
                     config_.object_name.c_str());
@@ -103,11 +103,11 @@ Status HostGroup::subgroup(const std::string& name, std::uint32_t size, std::uin
 }
 
 void HostGroup::declare_gone(std::uint32_t rank, const std::string& reason) {
-    if (!mark_.in_forked_child()) liveness_->declare_gone(rank, reason);
+    if (!fork_guard_.in_forked_child()) liveness_->declare_gone(rank, reason);
 }
 
 void HostGroup::leave() {
-    if (mark_.in_forked_child() || left_.exchange(true)) return;
+    if (fork_guard_.in_forked_child() || left_.exchange(true)) return;
     liveness_->leave();
     liveness_->declare_gone(config_.rank,
                             "rank " + std::to_string(config_.rank) + " has left: it destroyed the object");

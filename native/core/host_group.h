@@ -15,8 +15,8 @@
 
 #include "core/collective.h"
 #include "core/control_page.h"
+#include "core/fork_guard.h"
 #include "core/host_liveness.h"
-#include "core/process_mark.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -56,7 +56,7 @@ public:
 private:
     HostGroup(std::shared_ptr<ControlPage> page, const Config& config, std::unique_ptr<HostLiveness> liveness);
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     const Config config_;
     const std::shared_ptr<ControlPage> page_;
     const std::unique_ptr<HostLiveness> liveness_;

@@ -68,8 +68,8 @@ HostLiveness::HostLiveness(std::shared_ptr<ControlPage> page, std::uint32_t rank
       robust_list_(std::make_unique<RobustList>(page_->life(rank))) {}
 
 HostLiveness::~HostLiveness() {
-    if (mark_.in_forked_child()) {
-        ProcessMark::abandon(thread_);
+    if (fork_guard_.in_forked_child()) {
+        ForkGuard::abandon(thread_);
         return;
     }
     leave();
@@ -197,7 +197,7 @@ void HostLiveness::take_back(std::uint32_t rank) {
 }
 
 void HostLiveness::leave() {
-    if (!mark_.in_forked_child() && departures() != 0) {
+    if (!fork_guard_.in_forked_child() && departures() != 0) {
         std::uint32_t none = 0;
         page_->cause(rank_).compare_exchange_strong(none, first_cause());
     }
@@ -210,7 +210,7 @@ void HostLiveness::vanish() {
 }
 
 void HostLiveness::end_thread() {
-    if (mark_.in_forked_child()) return;
+    if (fork_guard_.in_forked_child()) return;
     const std::lock_guard lock(ending_);
     if (!thread_.joinable()) return;
     phase_.store(2);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/control_page.h"
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -63,7 +63,7 @@ private:
     std::uint32_t first_cause() const;
     void end_thread();
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     const std::shared_ptr<ControlPage> page_;
     const std::uint32_t rank_;
     const std::vector<std::uint32_t> members_;

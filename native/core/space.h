@@ -16,10 +16,10 @@
 #include "core/copy_check.h"
 #include "core/copy_engine.h"
 #include "core/copy_request.h"
+#include "core/fork_guard.h"
 #include "core/layout.h"
 #include "core/object_state.h"
 #include "core/pending_copies.h"
-#include "core/process_mark.h"
 #include "core/slot_table.h"
 #include "core/status.h"
 #include "core/view.h"
@@ -79,7 +79,7 @@ public:
     const std::string& object_name() const { return object_name_; }
     bool is_open() const { return object_state_.is_open(); }
     bool is_closed() const { return object_state_.is_closed(); }
-    bool is_disowned() const { return mark_.in_forked_child(); }
+    bool is_disowned() const { return fork_guard_.in_forked_child(); }
 
 private:
     friend class View;
@@ -94,7 +94,7 @@ private:
     Status queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream);
     std::shared_ptr<Stream> own_stream();
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     const Layout layout_;
     const std::uint32_t local_rank_;
     const std::string object_name_;

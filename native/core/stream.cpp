@@ -117,7 +117,7 @@ Status Stream::close_all() {
 Stream::Stream(std::uint64_t handle) : handle_(handle), queue_(std::make_unique<Queue>()) {}
 
 Stream::~Stream() {
-    if (mark_.in_forked_child()) {
+    if (fork_guard_.in_forked_child()) {
         static_cast<void>(queue_.release());  // destroying the parent's thread or its condition variables would hang
         return;
     }
@@ -126,7 +126,7 @@ Stream::~Stream() {
 }
 
 Status Stream::check_process() const {
-    if (!mark_.in_forked_child()) return Status::Ok;
+    if (!fork_guard_.in_forked_child()) return Status::Ok;
     return fail(Status::NotInit, "stream %" PRIu64 " belongs to the parent of this forked process; make one here",
                 handle_);
 }
@@ -156,13 +156,13 @@ Status Stream::submit(Task task, std::uint64_t& sequence) {
 }
 
 std::uint64_t Stream::submitted() const {
-    if (mark_.in_forked_child()) return 0;
+    if (fork_guard_.in_forked_child()) return 0;
     const std::lock_guard lock(queue_->mutex);
     return queue_->submitted;
 }
 
 std::uint64_t Stream::completed() const {
-    if (mark_.in_forked_child()) return 0;
+    if (fork_guard_.in_forked_child()) return 0;
     const std::lock_guard lock(queue_->mutex);
     return queue_->completed;
 }
@@ -185,7 +185,7 @@ Status Stream::wait(Timeout timeout) {
 }
 
 Failure Stream::first_failure() const {
-    if (mark_.in_forked_child()) return {};
+    if (fork_guard_.in_forked_child()) return {};
     const std::lock_guard lock(queue_->mutex);
     return queue_->first_failure;
 }
@@ -212,7 +212,7 @@ Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
 }
 
 Status Stream::close() {
-    if (mark_.in_forked_child()) return Status::Ok;
+    if (fork_guard_.in_forked_child()) return Status::Ok;
     StreamRegistry::process().remove(handle_);
     {
         std::unique_lock lock(queue_->mutex);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -64,7 +64,7 @@ private:
     Status check_process() const;
 
     const std::uint64_t handle_;
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     std::unique_ptr<Queue> queue_;
 };
 

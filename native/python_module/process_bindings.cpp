@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/copy_engine.h"
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/segment.h"
 #include "core/stream.h"
 #include "python_module/bindings.h"
@@ -36,7 +36,7 @@ void shut_down() {
 void bind_process(nb::module_& module) {
     module.attr("DRAM") = static_cast<int>(Tier::Dram);
     module.attr("HBM") = static_cast<int>(Tier::Hbm);
-    module.def("fork_count", &ProcessMark::forks,
+    module.def("fork_count", &ForkGuard::forks,
                "Changes in a forked child, whoever forked: Python's hooks see only its own forks.");
     module.def(
         "set_copy_threads", [](U32 threads) { CopyEngine::process().set_thread_limit(threads); }, nb::arg("threads"),

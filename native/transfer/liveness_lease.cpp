@@ -29,8 +29,8 @@ Status LivenessLease::start(std::atomic<std::uint32_t>& word, std::unique_ptr<Li
 }
 
 LivenessLease::~LivenessLease() {
-    if (mark_.in_forked_child()) {
-        ProcessMark::abandon(thread_);
+    if (fork_guard_.in_forked_child()) {
+        ForkGuard::abandon(thread_);
         return;
     }
     word_.store(0, std::memory_order_seq_cst);

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/status.h"
 
 namespace memfabric {
@@ -27,7 +27,7 @@ private:
     explicit LivenessLease(std::atomic<std::uint32_t>& word) : word_(word) {}
     void hold();
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     std::atomic<std::uint32_t>& word_;
     std::atomic<bool> holding_{false};
     std::atomic<bool> stopping_{false};

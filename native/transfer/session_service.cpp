@@ -51,8 +51,8 @@ SessionService::SessionService(const SessionOffer& offer, OwnedFd tcp_listener, 
 // In a forked child only the descriptors go: closing the parent's copies there must not end its connections, and the
 // thread is not here.
 SessionService::~SessionService() {
-    if (mark_.in_forked_child()) {
-        ProcessMark::abandon(thread_);
+    if (fork_guard_.in_forked_child()) {
+        ForkGuard::abandon(thread_);
         return;
     }
     stop();

@@ -17,8 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/fork_guard.h"
 #include "core/owned_fd.h"
-#include "core/process_mark.h"
 #include "core/status.h"
 #include "transfer/access_epochs.h"
 #include "transfer/packets.h"
@@ -94,7 +94,7 @@ private:
     std::string reason_to_refuse(const Packet& packet, const ucred& credentials) const;
     bool tick();
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     const SessionOffer offer_;
     const std::string unix_name_;
     const std::shared_ptr<PeerFailures> failures_;

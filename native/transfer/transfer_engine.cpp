@@ -31,11 +31,11 @@ TransferEngine::TransferEngine() { ExportedMemory::process().watch(this); }
 
 TransferEngine::~TransferEngine() {
     ExportedMemory::process().unwatch(this);
-    mark_.in_forked_child() ? abandon_in_child() : close();
+    fork_guard_.in_forked_child() ? abandon_in_child() : close();
 }
 
 Status TransferEngine::check_process() const {
-    if (!mark_.in_forked_child()) return Status::Ok;
+    if (!fork_guard_.in_forked_child()) return Status::Ok;
     return fail(Status::NotInit, "this transfer engine belongs to the parent of this forked process; make one here");
 }
 
@@ -50,13 +50,13 @@ Status TransferEngine::port(std::uint16_t& port) {
 }
 
 std::string TransferEngine::session() const {
-    if (mark_.in_forked_child()) return "";
+    if (fork_guard_.in_forked_child()) return "";
     const std::lock_guard lock(mutex_);
     return session_;
 }
 
 std::shared_ptr<PeerFailures> TransferEngine::failures() const {
-    if (mark_.in_forked_child()) {
+    if (fork_guard_.in_forked_child()) {
         auto none = std::make_shared<PeerFailures>();
         none->close();
         return none;
@@ -66,7 +66,7 @@ std::shared_ptr<PeerFailures> TransferEngine::failures() const {
 }
 
 void TransferEngine::set_directory(Directory directory) {
-    if (mark_.in_forked_child()) return;
+    if (fork_guard_.in_forked_child()) return;
     const std::lock_guard lock(mutex_);
     directory_ = std::move(directory);
 }
@@ -126,7 +126,7 @@ std::unique_lock<std::mutex> TransferEngine::lock_when_closed() {
 // what it wants by waiting.
 void TransferEngine::close() {
     const DeferredInterruption deferred;
-    if (mark_.in_forked_child()) return;
+    if (fork_guard_.in_forked_child()) return;
     std::unique_lock lock(mutex_);
     if (closing_) return closed_.wait(lock, [this] { return !closing_; });
     closing_ = true;
@@ -212,7 +212,7 @@ Status TransferEngine::wait_for_initiators(const char* what) {
 
 // Memory of this process, whoever's, is about to go: nobody may believe that it is still registered.
 void TransferEngine::export_ends(const ExportedRange& range) {
-    if (mark_.in_forked_child()) return;
+    if (fork_guard_.in_forked_child()) return;
     if (registrations_.remove_inside(range.start, range.end)) {
         const std::string before = last_error();
         // An initiator that is stopped inside keeps the file, not our addresses: its bytes go nowhere.

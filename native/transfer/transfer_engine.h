@@ -22,7 +22,7 @@
 
 #include "core/copy_request.h"
 #include "core/exported_memory.h"
-#include "core/process_mark.h"
+#include "core/fork_guard.h"
 #include "core/status.h"
 #include "core/stream.h"
 #include "transfer/arena.h"
@@ -77,7 +77,7 @@ public:
     Status open(const std::string& session, Milliseconds timeout, const std::string& host);
     void close();  // idempotent
     void abandon_in_child();
-    bool is_open() const { return !mark_.in_forked_child() && open_.load(std::memory_order_acquire); }
+    bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
     Status port(std::uint16_t& port);  // reserved before open, listening after it
     std::string session() const;       // as peers reach it; "" when not open
     void set_directory(Directory directory);
@@ -86,7 +86,7 @@ public:
     Status unregister_memory(std::span<const std::uint64_t> starts);
     Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
     Status release(std::uint64_t address);
-    std::size_t registration_count() const { return mark_.in_forked_child() ? 0 : registrations_.count(); }
+    std::size_t registration_count() const { return fork_guard_.in_forked_child() ? 0 : registrations_.count(); }
 
     Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
                     std::uint64_t size_bytes);
@@ -126,7 +126,7 @@ private:
     Status check_process() const;
     Deadline deadline() const { return std::chrono::steady_clock::now() + timeout_; }
 
-    const ProcessMark mark_;
+    const ForkGuard fork_guard_;
     Registrations registrations_;
     Peers peers_;
 

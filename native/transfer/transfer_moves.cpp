@@ -157,7 +157,7 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
 
 std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
                                                        std::span<const Piece> pieces, std::uint64_t total_bytes) {
-    if (mark_.in_forked_child()) [[unlikely]]
+    if (fork_guard_.in_forked_child()) [[unlikely]]
         return std::nullopt;
     std::shared_ptr<Peer> kept;  // ends after the guard
     rcu::ReadGuard guard;

@@ -12,7 +12,7 @@
 
 namespace memfabric {
 
-class ProcessMark {
+class ForkGuard {
 public:
     // One relaxed load: good enough for the short path, too.
     bool in_forked_child() const { return forks_.load(std::memory_order_relaxed) != made_after_; }
