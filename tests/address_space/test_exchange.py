@@ -285,7 +285,7 @@ def test_forked_child_lets_go_of_everything(houses: Callable[[int], House]) -> N
         in_child = int(pipe.read(10))
     os.waitpid(child, 0)
     ours = sum(os.readlink(f"/proc/self/fd/{fd}").startswith("socket:") for fd in _open_descriptors())
-    assert ours - in_child == 4, "two doorplates and both ends of the link"
+    assert ours - in_child == 4, "two rank sockets and both ends of the link"
     assert me.ask(other.neighbour()) == [Accept(share(THEIRS))], "the parent is unharmed"
 
 

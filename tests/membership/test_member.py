@@ -1,4 +1,4 @@
-"""Entering a cluster: which rank a process gets, from its host's doorplates and from the store."""
+"""Entering a cluster: which rank a process gets, from its host's rank sockets and from the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.descriptors import ENOUGH
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
 from memfabric_hybrid.interruption import Interruption
-from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
 from memfabric_hybrid.store import StoreClient, WatchUpdate, hosting, parse_url
 
@@ -37,12 +37,12 @@ class Household:
         self._stack.callback(member.leave, Deadline(10))
         return member
 
-    def hold_doorplate(self, rank: int) -> None:
+    def hold_rank_socket(self, rank: int) -> None:
         """A living process that the store does not know."""
-        self._stack.enter_context(doorplate.hang(doorplate.doorplate_name(self.cluster, rank)))
+        self._stack.enter_context(rank_socket.bind(rank_socket.socket_name(self.cluster, rank)))
 
     def register_elsewhere(self, rank: int, capacity: int = 4) -> None:
-        """A member of another host: the store knows it, this host's doorplates do not."""
+        """A member of another host: the store knows it, this host's rank sockets do not."""
         self.store.claim_rank(GROUP, capacity, b"", wanted=rank, deadline=Deadline(10))
 
 
@@ -53,7 +53,7 @@ def household(store_url: str) -> Iterator[Household]:
 
 
 def test_lowest_rank_that_neither_the_host_nor_the_store_has(household: Household) -> None:
-    household.hold_doorplate(0)
+    household.hold_rank_socket(0)
     household.register_elsewhere(1)
     assert [household.enter().rank, household.enter().rank] == [2, 3]
     sentence = r"all 4 ranks of bm@.* 3 are registered in the store, it does not hear from \[0\].*rank 0 .*pid \d+"
@@ -71,8 +71,8 @@ def test_store_is_never_asked_for_the_rank_of_a_living_process(household: Househ
         if f"{GROUP}/end" in seen:
             everything.set()
 
-    household.hold_doorplate(0)
-    household.hold_doorplate(2)
+    household.hold_rank_socket(0)
+    household.hold_rank_socket(2)
     with closing(household.store.watch(f"{GROUP}/", look, deadline=Deadline(10))):
         assert [household.enter().rank, household.enter().rank] == [1, 3]
         with pytest.raises(Duplicated, match=r"rank 2 is in use: .*pid \d+\).*choose another"):
@@ -89,18 +89,18 @@ def test_wanted_rank_of_another_host(household: Household) -> None:
     assert household.enter(wanted=1).rank == 1
 
 
-def test_capacity_unlike_the_groups_is_the_reason_even_if_no_doorplate_is_free(household: Household) -> None:
+def test_capacity_unlike_the_groups_is_the_reason_even_if_no_rank_socket_is_free(household: Household) -> None:
     household.enter()
     for capacity in (1, 5):
         with pytest.raises(InvalidParam, match=f"capacity of 4 ranks, this claim says {capacity}"):
             household.enter(capacity)
 
 
-def test_refused_newcomer_leaves_no_doorplate(household: Household) -> None:
+def test_refused_newcomer_leaves_no_rank_socket(household: Household) -> None:
     household.register_elsewhere(0)
     with pytest.raises(Duplicated):
         household.enter(wanted=0)
-    household.hold_doorplate(0)
+    household.hold_rank_socket(0)
 
 
 def test_members_may_have_a_link_to_everybody(household: Household) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from memfabric_hybrid.address_space.exchange import Exchange, Neighbour
 from memfabric_hybrid.address_space.messages import Accept, Answer, Done, Offer, Request, SegmentFact, Share, Withdraw
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership import rank_socket
 
 THEIRS = 2002  # the puppet's instance
 
@@ -48,7 +48,7 @@ class House:
         self.fd = os.memfd_create("shown")
         os.write(self.fd, f"of {instance}".encode())
         self.exchange = Exchange(
-            doorplate.hang(self.name), self.handle, self.on_lost, self.on_tick, self.failures.append
+            rank_socket.bind(self.name), self.handle, self.on_lost, self.on_tick, self.failures.append
         )
 
     def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
@@ -98,7 +98,7 @@ class Puppet:
 
     def __init__(self, stack: ExitStack) -> None:
         self.name = f"test/{secrets.token_hex(8)}"
-        self.listener = stack.enter_context(doorplate.hang(self.name))
+        self.listener = stack.enter_context(rank_socket.bind(self.name))
         self.listener.setblocking(True)
         self._stack = stack
         self.neighbour = Neighbour(7, THEIRS, self.name)

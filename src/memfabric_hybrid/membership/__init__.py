@@ -1,1 +1,1 @@
-"""Who is here: ranks, doorplates and the roster of each object."""
+"""Who is here: ranks, rank sockets and the roster of each object."""

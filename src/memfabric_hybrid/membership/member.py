@@ -1,4 +1,4 @@
-"""This process as a member of a cluster: its connection to the store, its rank, its doorplate, and its proof.
+"""This process as a member of a cluster: its connection to the store, its rank, its rank socket, and its proof.
 
 Owns the store client and, where this process runs the store, the server. Does not know what memory is.
 """
@@ -18,7 +18,7 @@ from memfabric_hybrid import _native, descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
 from memfabric_hybrid.interruption import Interruption
-from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl, hosting
 
@@ -57,7 +57,7 @@ class Member:
         rank: int,
         instance: int,
         cluster: str,
-        plate: socket.socket,
+        bound_socket: socket.socket,
         exchange_name: str,
         listener: socket.socket,
     ) -> None:
@@ -68,7 +68,7 @@ class Member:
         self.cluster = cluster
         self.host = host_identity()
         self.secret = secrets.token_bytes(SECRET_BYTES)  # told to the store only: who knows it speaks for this process
-        self._plate = plate  # the proof that no living process of this host has the rank; nobody talks there
+        self._rank_socket = bound_socket  # proof that no living process of this host has the rank; nobody talks there
         self.exchange_name = exchange_name
         self.listener = listener  # there
 
@@ -94,21 +94,21 @@ class Member:
         with ExitStack() as undo:
             undo.callback(hosting.release, entry.url, entry.kind)
             store = undo.enter_context(StoreClient(entry.url, on_session=on_session, before_reconnect=take_over))
-            listener = undo.enter_context(doorplate.hang(exchange_name))
+            listener = undo.enter_context(rank_socket.bind(exchange_name))
             with interruption.ends_by(store.give_up):
                 _native._pause_point("member.enter.connecting")
                 cluster = f"{entry.kind}@{store.peer_name(deadline=deadline)}"
-                rank, plate = _claim(entry, store, cluster, instance, deadline)
-                undo.enter_context(plate)
+                rank, bound_socket = _claim(entry, store, cluster, instance, deadline)
+                undo.enter_context(bound_socket)
                 _native._pause_point("member.enter.has_rank")
             undo.pop_all()
         log.info("rank %d of %d in %s", rank, entry.capacity, cluster)
-        return cls(entry, store, rank, instance, cluster, plate, exchange_name, listener)
+        return cls(entry, store, rank, instance, cluster, bound_socket, exchange_name, listener)
 
     def leave(self, farewell: Deadline) -> None:
         """Orderly end; the store forgets us at once. The listener belongs to whoever took it over."""
         self.listener.close()
-        self._plate.close()
+        self._rank_socket.close()
         self.store.hurry(farewell)
         self.store.close()
         hosting.release(self.entry.url, self.entry.kind)
@@ -116,7 +116,7 @@ class Member:
     def abandon_after_fork(self) -> None:
         """In a forked child: close the parent's sockets without a word on them."""
         self.listener.close()
-        self._plate.close()
+        self._rank_socket.close()
         self.store.abandon_after_fork()
 
 
@@ -135,16 +135,16 @@ def _try_to_host(entry: Entry) -> None:
 def _claim(
     entry: Entry, store: StoreClient, cluster: str, instance: int, deadline: Deadline
 ) -> tuple[int, socket.socket]:
-    """A rank that both this host's doorplates and the store call free.
+    """A rank that both this host's rank sockets and the store call free.
 
-    In this order: a rank that is asked for without its doorplate could be that of a living member which a restarted
+    In this order: a rank that is asked for without its rank socket could be that of a living member which a restarted
     store does not know yet, and would be refused to its owner until it is given back.
     """
     group = RANKS_KEY.format(kind=entry.kind)
     fact = msgspec.msgpack.encode(MemberFact(os.getpid(), host_identity(), instance))
     taken: set[int] = set()  # as the store said when it last refused
-    while (hung := _hang_lowest(entry, cluster, taken)) is not None:
-        rank, listener = hung
+    while (bound := _bind_lowest(entry, cluster, taken)) is not None:
+        rank, listener = bound
         try:
             return store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline), listener
         except BaseException as refusal:
@@ -152,7 +152,7 @@ def _claim(
             if not isinstance(refusal, Duplicated) or entry.wanted_rank is not None:
                 raise
         taken = _ranks_in(store, group, deadline)
-    try:  # no doorplate, no rank: all are excluded, and the store refuses, perhaps for a better reason than that
+    try:  # no rank socket, no rank: all are excluded, and the store refuses, perhaps for a better reason than that
         store.claim_rank(group, entry.capacity, fact, excluded=range(entry.capacity), deadline=deadline)
     except NoResources as full:
         raise NoResources(_who_has_all(entry, cluster, _ranks_in(store, group, deadline))) from full
@@ -161,17 +161,17 @@ def _claim(
     )
 
 
-def _hang_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, socket.socket] | None:
-    """The lowest rank that may be ours as far as this host knows, with its doorplate."""
+def _bind_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, socket.socket] | None:
+    """The lowest rank that may be ours as far as this host knows, with its rank socket."""
     wanted = entry.wanted_rank
     if wanted is not None:
         try:
-            return wanted, doorplate.hang(doorplate.doorplate_name(cluster, wanted))
+            return wanted, rank_socket.bind(rank_socket.socket_name(cluster, wanted))
         except Duplicated as held:
             raise Duplicated(f"rank {wanted} is in use: {held}; stop that process or choose another rank") from held
     for rank in range(entry.capacity):
         if rank not in taken:
-            listener = doorplate.try_to_hang(doorplate.doorplate_name(cluster, rank))
+            listener = rank_socket.try_to_bind(rank_socket.socket_name(cluster, rank))
             if listener is not None:
                 return rank, listener
     return None
@@ -187,6 +187,6 @@ def _who_has_all(entry: Entry, cluster: str, registered: set[int]) -> str:
     sentence = f"all {entry.capacity} ranks of {cluster} are taken: {len(registered)} are registered in the store"
     unheard = sorted(set(range(entry.capacity)) - registered)
     if unheard:
-        first = doorplate.held_by(doorplate.doorplate_name(cluster, unheard[0]))
+        first = rank_socket.held_by(rank_socket.socket_name(cluster, unheard[0]))
         sentence += f", it does not hear from {unheard}, but rank {unheard[0]} {first}"
     return f"{sentence}; raise the world size or let members leave first"

@@ -1,4 +1,4 @@
-"""Doorplates: one living process per rank and host, free the moment it is gone; and queues of calls."""
+"""Rank sockets: one living process per rank and host, free the moment it is gone; and queues of calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated
-from memfabric_hybrid.membership import doorplate
+from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.peer_user import peer_credentials
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.plain_user
 
 HOLDER = """
 import sys, time
-from memfabric_hybrid.membership import doorplate
-listener = doorplate.hang(sys.argv[1])
-print("hung", flush=True)
+from memfabric_hybrid.membership import rank_socket
+listener = rank_socket.bind(sys.argv[1])
+print("bound", flush=True)
 time.sleep(60)
 """
 
@@ -39,37 +39,37 @@ def name() -> str:
 
 
 def test_names_tell_users_clusters_and_ranks_apart() -> None:
-    names = {doorplate.doorplate_name(cluster, rank) for cluster in ("bm@a:1", "bm@a:2", "shm@a:1") for rank in (0, 10)}
+    names = {rank_socket.socket_name(cluster, rank) for cluster in ("bm@a:1", "bm@a:2", "shm@a:1") for rank in (0, 10)}
     assert len(names) == 6
     assert all(f"/{os.geteuid()}/" in name for name in names)
-    longest = doorplate.doorplate_name("bm@[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535", 1023)
-    doorplate.hang(longest).close()
+    longest = rank_socket.socket_name("bm@[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535", 1023)
+    rank_socket.bind(longest).close()
 
 
 def test_second_one_is_told_who_has_it(name: str) -> None:
-    with doorplate.hang(name), pytest.raises(Duplicated, match=rf"{name}.*pid {os.getpid()}"):
-        doorplate.hang(name)
-    doorplate.hang(name).close()
+    with rank_socket.bind(name), pytest.raises(Duplicated, match=rf"{name}.*pid {os.getpid()}"):
+        rank_socket.bind(name)
+    rank_socket.bind(name).close()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 def test_name_is_held_by_the_living_the_stopped_included(name: str, ending: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, name], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
-        assert holder.stdout.readline() == "hung\n"
+        assert holder.stdout.readline() == "bound\n"
         with pytest.raises(Duplicated, match=f"pid {holder.pid}"):
-            doorplate.hang(name)
+            rank_socket.bind(name)
         holder.send_signal(signal.SIGSTOP)
         with pytest.raises(Duplicated, match=f"pid {holder.pid}"):
-            doorplate.hang(name)
+            rank_socket.bind(name)
         holder.send_signal(signal.SIGCONT)
         holder.send_signal(ending)
         holder.wait(10)
-        doorplate.hang(name).close()
+        rank_socket.bind(name).close()
 
 
 def test_credentials_are_the_kernels(name: str) -> None:
-    with doorplate.hang(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
+    with rank_socket.bind(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
         visitor.connect("\0" + name)
         assert peer_credentials(visitor) == (os.getpid(), os.geteuid())
         accepted = listener.accept()[0]
@@ -160,18 +160,18 @@ def test_name_that_another_user_sits_on_is_replaced_and_the_log_says_who(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with squatted(name) as pid:
-        with doorplate.hang(name):
+        with rank_socket.bind(name):
             assert f"'{name}' is held by process {pid} of user 65534" in capsys.readouterr().err
             with pytest.raises(Duplicated, match=rf"pid {os.getpid()}"):  # still one living process for one rank
-                doorplate.hang(name)
-        doorplate.hang(name).close()
+                rank_socket.bind(name)
+        rank_socket.bind(name).close()
 
 
 @root_only
 def test_name_with_all_its_variants_taken_by_another_user_is_no_rank(name: str) -> None:
-    everything = [name, *(f"{name}/{number}" for number in range(1, doorplate.VARIANTS))]
+    everything = [name, *(f"{name}/{number}" for number in range(1, rank_socket.VARIANTS))]
     with squatted(*everything), pytest.raises(Duplicated, match=name):
-        doorplate.hang(name)
+        rank_socket.bind(name)
 
 
 @root_only
@@ -179,7 +179,7 @@ def test_members_whose_names_another_user_sits_on_find_each_other(store_url: str
     with Cluster(3, "support.pool_worker") as cluster:
         assert cluster.call(2, "enter", store_url, 2, start_store_only=True) == (0, "")
         port = store_url.rpartition(":")[2]
-        names = [doorplate.doorplate_name(f"bm@127.0.0.1:{port}", rank) for rank in range(2)]
+        names = [rank_socket.socket_name(f"bm@127.0.0.1:{port}", rank) for rank in range(2)]
         with squatted(*names) as pid:
             ranks = cluster.call_all("take_part", store_url, 2, settings={"start_store": False}, indices=(0, 1))
             assert sorted(ranks) == [0, 1]

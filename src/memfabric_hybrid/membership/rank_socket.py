@@ -1,7 +1,7 @@
-"""A rank's doorplate: the abstract Unix socket under which a member can be found by the others of its host.
+"""A rank socket: the abstract Unix socket under which a member can be found by the others of its host.
 
 Binding it is also the proof that nobody else on this host holds the rank: the kernel frees the name the moment the
-process is gone and not before. Whoever asks the store for a rank has hung its doorplate already. So a store that was
+process is gone and not before. Whoever asks the store for a rank has bound its rank socket already. So a store that was
 restarted, and knows nobody yet, is never even asked for the rank of a living (or merely stopped) member.
 """
 
@@ -21,20 +21,20 @@ log = logs.get(__name__)
 VARIANTS = 4  # of a name, should other users sit on some
 
 
-def doorplate_name(cluster: str, rank: int) -> str:
+def socket_name(cluster: str, rank: int) -> str:
     """`cluster` tells the clusters of one host apart: the store's address and the kind of membership."""
     return f"memfabric/{os.geteuid()}/{cluster}/{rank}"
 
 
-def hang(name: str) -> socket.socket:
+def bind(name: str) -> socket.socket:
     """The listening socket of that name; Duplicated when a living process has it."""
-    listener = try_to_hang(name)
+    listener = try_to_bind(name)
     if listener is None:
         raise Duplicated(f"{name!r} {held_by(name)}")
     return listener
 
 
-def try_to_hang(name: str) -> socket.socket | None:
+def try_to_bind(name: str) -> socket.socket | None:
     """The listening socket of that name; None when a living process has it, of our user or root's.
 
     Names are free for all: another user may sit on one. Members then take its next variant, all in the same order.
