@@ -52,7 +52,7 @@ def member(store_url: str) -> Iterator[BigMemory]:
 def door() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
         stranger.settimeout(20)
-        stranger.connect("\0" + runtime.current_site().member.exchange_name)
+        stranger.connect("\0" + runtime.current_node().member.exchange_name)
         yield stranger
 
 
@@ -64,7 +64,7 @@ def say(stranger: socket.socket, request: Request, *fds: int) -> Answer:
 
 
 def instance_of(rank: int) -> int:
-    [pool] = runtime.current_site().pools()
+    [pool] = runtime.current_node().pools()
     return pool.stamps()[rank].instance
 
 
@@ -96,7 +96,7 @@ def test_nobody_speaks_for_a_living_rank(member: BigMemory, secret: bytes) -> No
 
 def test_nobody_speaks_for_this_rank(member: BigMemory) -> None:
     """Neither its memory nor its life is anybody else's to give away."""
-    ours = runtime.current_site().member
+    ours = runtime.current_node().member
     for secret in (b"", ours.secret):
         with door() as stranger:
             assert isinstance(say(stranger, Withdraw("bm/0", 0, ours.instance, 1 << 40, "", secret)), Refuse)
@@ -125,7 +125,7 @@ def test_ranks_that_cannot_be(member: BigMemory, rank: int) -> None:
 def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str) -> None:
     """A true member, whose file nothing keeps from being truncated: later loads would be the others' crash."""
     life = instance_of(1)
-    secret = runtime.current_site().pools()[0]._participants.facts[1].secret
+    secret = runtime.current_node().pools()[0]._participants.facts[1].secret
     unsealed = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(unsealed, 2 * MIB)
@@ -139,7 +139,7 @@ def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str)
 
 def test_true_member_is_believed(member: BigMemory) -> None:
     """The control of all tests above: the same words with the right secret do what they say."""
-    [pool] = runtime.current_site().pools()
+    [pool] = runtime.current_node().pools()
     secret = pool._participants.facts[1].secret
     with door() as neighbour:
         assert say(neighbour, Withdraw("bm/0", 1, *pool.stamps()[1], "", secret)) == Done()

@@ -43,7 +43,7 @@ def begin_to_join() -> Beside[tuple[int, str]]:
     """`join` of object 0, which waits for its neighbour."""
     pool = pool_worker.pools[0]
     joining = Beside(lambda: with_sentence(pool.join))
-    wait_until(runtime.current_site().exchange._ask_lock.locked)
+    wait_until(runtime.current_node().exchange._ask_lock.locked)
     return joining
 
 
@@ -94,7 +94,7 @@ def test_destroy_leaves_the_end_to_a_join_that_waits_for_the_store(
         pool = pool_worker.pools[0]
         cluster.kill(0, signal.SIGSTOP)
         joining = Beside(lambda: with_sentence(pool.join))
-        wait_until(lambda: runtime.current_site().pools()[0]._joining)
+        wait_until(lambda: runtime.current_node().pools()[0]._joining)
         Beside(pool.destroy).result()
         assert joining.runs
         assert pool.join() == -2000

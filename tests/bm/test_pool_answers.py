@@ -25,7 +25,7 @@ SHARE = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
 @pytest.fixture
 def asked(pool: bm.BigMemory) -> Pool:
     """The pool of this process, to which the store shows rank 1."""
-    [asked] = runtime.current_site().pools()
+    [asked] = runtime.current_node().pools()
     asked._participants.facts[1] = JoinFact(4711, 1, "this host", os.getpid(), 0, 0, "nowhere", SECRET)
     return asked
 

@@ -50,7 +50,7 @@ def test_refused_visitor_and_a_closed_standard_error(
     closed = io.StringIO()
     closed.close()
     pool_worker.take_part(store_url)
-    member = runtime.current_site().member
+    member = runtime.current_node().member
 
     def refuse(sock: socket.socket) -> None:
         raise PermissionError("another user")
@@ -67,7 +67,7 @@ def test_refused_visitor_and_a_closed_standard_error(
                 assert visitor.recv(1) == b""
         cluster.kill(0)
         pool_worker.wait_for_view([0])
-    assert runtime.current_site().exchange._thread._thread.is_alive()
+    assert runtime.current_node().exchange._thread._thread.is_alive()
 
 
 def test_exchange_that_fails_takes_its_pools_along(
@@ -76,9 +76,9 @@ def test_exchange_that_fails_takes_its_pools_along(
     with workers(1) as cluster:
         cluster.call(0, "take_part", store_url)
         pool_worker.take_part(store_url)
-        site = runtime.current_site()
-        site.exchange._on_tick = exit_now  # type: ignore[assignment]
-        site.exchange.request_tick()
+        node = runtime.current_node()
+        node.exchange._on_tick = exit_now  # type: ignore[assignment]
+        node.exchange.request_tick()
         wait_until(lambda: pool_worker.write(0, 0, b"x")[0] != 0)
         code, sentence = pool_worker.write(0, 0, b"x")
         assert code == -2014
@@ -97,7 +97,7 @@ def test_event_thread_that_fails_takes_its_pools_along(store_url: str, workers: 
     with workers(2) as cluster:
         cluster.call(0, "take_part", store_url)
         pool_worker.take_part(store_url)
-        store = runtime.current_site().member.store
+        store = runtime.current_node().member.store
         store._channel.watchings.deliver = exit_now  # type: ignore[method-assign]
         cluster.call(1, "take_part", store_url)  # which the store tells us
         wait_until(lambda: pool_worker.write(1, 0, b"x")[0] != 0)

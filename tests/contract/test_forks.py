@@ -236,7 +236,7 @@ from memfabric_hybrid.store import hosting
 import threading
 
 must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
-client = runtime.current().site.member.store
+client = runtime.current().node.member.store
 held, release = threading.Event(), threading.Event()
 
 def hold():

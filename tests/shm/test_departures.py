@@ -23,7 +23,7 @@ def test_departure_while_the_group_is_told_of_earlier_ones(
         other = cluster.begin(1, "try_to_create", 2)
         creating = Beside(lambda: heap_worker.try_to_create(2))
         point.wait_until_reached()
-        pool = runtime.current().site.pools()[0]
+        pool = runtime.current().node.pools()[0]
         pool.on_lost(pool.stamps()[1].instance)  # the exchange's words for a broken link
         assert 1 in pool.gone()
         point.release()

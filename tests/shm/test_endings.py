@@ -66,7 +66,7 @@ def enter(store_url: str, world_size: int) -> None:
 def test_uninitialize_interrupts_a_create_that_waits_for_ranks(store_url: str) -> None:
     enter(store_url, 2)
     creating = Beside(lambda: shm.create(0, 2, 0, 1))
-    wait_until(lambda: any(pool.joined for pool in runtime.current().site.pools()))
+    wait_until(lambda: any(pool.joined for pool in runtime.current().node.pools()))
     Beside(shm.uninitialize).result()
     with pytest.raises(RuntimeError, match="Share Memory was uninitialised while shm object 0 was created"):
         creating.result()

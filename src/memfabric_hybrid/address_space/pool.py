@@ -30,10 +30,10 @@ from memfabric_hybrid.address_space.messages import (
     Share,
     Withdraw,
 )
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.participants import JoinFact, Participants, farewell
 from memfabric_hybrid.address_space.segments import Placement, Segment
-from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.descriptors import duplicate
 from memfabric_hybrid.errors import (
@@ -63,7 +63,7 @@ class Pool:
 
     def __init__(
         self,
-        site: Site,
+        node: Node,
         name: str,
         title: str,
         layout: Layout,
@@ -82,7 +82,7 @@ class Pool:
         self.name = name  # in the store: "bm/7"
         self.title = title  # in sentences: "bm object 7"
         self.layout = layout
-        self._site = site
+        self._node = node
         self._space = space
         self._tag = tag
         self._op_type = op_type
@@ -94,11 +94,11 @@ class Pool:
         self._on_back = on_back  # a rank takes part, for the first time or again; as `on_gone`
         # Keys that the store gave to others while it was away, of this object or not; runs at once, must not block.
         self.on_refused_keys: Callable[[Sequence[Refusal]], None] = lambda refusals: None
-        self._rank = site.member.rank
+        self._rank = node.member.rank
         self._own = OwnMemory(title, self._rank, layout, space, own_segments)
         self._changes = Changes(title)
         self._lock = threading.Lock()
-        self._participants = Participants(site.member, layout.capacity, self._lock)
+        self._participants = Participants(node.member, layout.capacity, self._lock)
         self._roster = self._participants.roster
         self._watch: Watch | None = None
         self._joining = False
@@ -107,7 +107,7 @@ class Pool:
         self._mend_at: float | None = None  # when neighbours that could not take our share are asked again
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
-        site.add(self)
+        node.add(self)
 
     # ---- the program's calls ---------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Pool:
         with self._changes.turn(deadline):
             if self.joined:
                 return
-            self._site.check_serving()
+            self._node.check_serving()
             with self._lock:
                 if not self.destroyed:  # a `leave` that came too late for an earlier join
                     self._participants.called_off = None
@@ -175,7 +175,7 @@ class Pool:
                 self._check_wanted()
                 self._publish(deadline)
                 self._check_wanted()
-                self._watch = self._site.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
+                self._watch = self._node.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
                 self._offer(deadline)
                 with self._lock:
                     self._participants.check_wanted()
@@ -235,16 +235,16 @@ class Pool:
             if self.joined:
                 self._retire(deadline, reason)
         finally:
-            self._site.remove(self)
+            self._node.remove(self)
             self._space._close()
             self._own.close()
         with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
-            self._site.member.store.release_range(self.name, deadline=deadline.extended(MOMENT_S))
+            self._node.member.store.release_range(self.name, deadline=deadline.extended(MOMENT_S))
 
     # ---- telling the others (in a turn) -----------------------------------------------------------------------------
 
     def _publish(self, deadline: Deadline) -> None:
-        member = self._site.member
+        member = self._node.member
         fact = JoinFact(
             member.instance,
             self._participants.generation,
@@ -262,20 +262,20 @@ class Pool:
         with self._lock:
             share, fds = self._share()
             neighbours = self._participants.neighbours()
-        offer = Offer(self.name, share, self._site.member.secret)
-        replies = self._site.exchange.ask(neighbours, offer, fds, deadline, self._is_expected)
+        offer = Offer(self.name, share, self._node.member.secret)
+        replies = self._node.exchange.ask(neighbours, offer, fds, deadline, self._is_expected)
         refusals: list[Refuse] = []
         late: list[int] = []
         for neighbour, reply in replies.items():
             if reply is None:
-                if self._site.exchange.is_linked(neighbour.instance) and self._is_expected(neighbour):
+                if self._node.exchange.is_linked(neighbour.instance) and self._is_expected(neighbour):
                     late.append(neighbour.rank)
                 continue
             try:
                 if isinstance(reply.answer, Accept) and _is_about(reply.answer.share, neighbour):
                     self._space._drain(neighbour.rank)
                     with self._lock:  # a death we were told of while others answered must stay a death
-                        if self._site.exchange.is_linked(neighbour.instance):
+                        if self._node.exchange.is_linked(neighbour.instance):
                             self._attach(reply.answer.share, reply.fds)
                 elif isinstance(reply.answer, Refuse):
                     refusals.append(reply.answer)
@@ -294,8 +294,8 @@ class Pool:
         with self._lock:
             self._participants.takes_part = False
             neighbours = self._participants.neighbours()
-            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._site.member.secret)
-        exchange = self._site.exchange
+            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._node.member.secret)
+        exchange = self._node.exchange
         acquainted = [one for one in neighbours if exchange.has_met(one.instance)]  # others have nothing of ours
         try:
             for reply in exchange.ask(acquainted, withdraw, (), deadline, self._is_expected).values():
@@ -306,7 +306,7 @@ class Pool:
         try:
             # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
             farewell = Deadline(min(FAREWELL_S, deadline.extended(MOMENT_S).remaining_s()))
-            self._site.member.store.delete(self._key(self._rank), deadline=farewell)
+            self._node.member.store.delete(self._key(self._rank), deadline=farewell)
         except FabricError as failure:  # an end must not fail: it is away, or our key is somebody else's by now
             log.info("%s: the store did not hear that we leave: %s", self.title, failure)
         if self._watch is not None:  # kept until here: it tells `ask` whom not to wait for
@@ -327,7 +327,7 @@ class Pool:
         except (Unreachable, NoResources) as failure:
             log.warning("%s: could not be offered again, which is tried anew soon: %s", self.title, failure)
             self._mend_at = clock.now() + MEND_AGAIN_S
-            self._site.exchange.request_tick()
+            self._node.exchange.request_tick()
         except InvalidParam:
             if not self.destroyed:
                 raise
@@ -410,7 +410,7 @@ class Pool:
     def _waits_for_mending(self) -> bool:
         if self._mend_at is not None and clock.now() >= self._mend_at:
             self._mend_at = None
-            self._site.mending.post(self.mend)
+            self._node.mending.post(self.mend)
         return self._mend_at is not None
 
     def _on_update(self, update: WatchUpdate) -> None:
@@ -422,16 +422,16 @@ class Pool:
                 stamps = {rank: fact.stamp for rank, fact in self._participants.facts.items()}
                 self._carry_out(self._roster.snapshot(stamps, update.incarnation, clock.now()))
                 if self._roster.waits_for_time:
-                    self._site.exchange.request_tick()
+                    self._node.exchange.request_tick()
                 if self.joined:  # not the first one: the store was away, and newcomers may not know us
-                    self._site.mending.post(self.mend)
+                    self._node.mending.post(self.mend)
             else:
                 for rank, fact in facts.items():
                     self._on_fact(rank, fact)
             self._explain_distant()
             self._participants.tell_waiters()
-        if self._site.exchange.awaits_news:
-            self._site.exchange.request_tick()
+        if self._node.exchange.awaits_news:
+            self._node.exchange.request_tick()
 
     def _on_fact(self, rank: int, fact: JoinFact | None) -> None:
         if fact is None:
@@ -494,7 +494,7 @@ class Pool:
             self._space._detach(left.rank)
             log.info("%s: rank %d is gone: %s", self.title, left.rank, left.reason)
         if gone and not self._space._collect():
-            self._site.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
+            self._node.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
         self._participants.note(effects)
         for left in gone:
             self._on_gone(left.rank, farewell(left))
@@ -502,9 +502,9 @@ class Pool:
             if isinstance(effect, Joined):
                 self._on_back(effect.rank, self._roster.present[effect.rank])
             if isinstance(effect, Returned):
-                self._site.mending.post(self.mend)
+                self._node.mending.post(self.mend)
                 continue
-            self._site.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
+            self._node.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
 
     def _share(self) -> tuple[Share, list[int]]:
         """What we show to a neighbour, and the descriptors that go with it; they stay ours."""

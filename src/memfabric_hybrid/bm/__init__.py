@@ -77,15 +77,15 @@ def uninitialize(flags: SupportsIndex = 0) -> None:
 @edge.returns(arguments.U32_MAX)
 def bm_rank_id() -> int:
     """This process's rank; 4294967295 when it has none."""
-    return runtime.current_site().member.rank
+    return runtime.current_node().member.rank
 
 
 @edge.returns_code
 def update_store_url(store_url: str) -> None:
     """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
     address = arguments.text("store_url", store_url)
-    site = runtime.current_site()
-    site.member.store.update_url(parse_url(address))
+    node = runtime.current_node()
+    node.member.store.update_url(parse_url(address))
 
 
 def create(

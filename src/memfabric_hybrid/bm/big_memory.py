@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from memfabric_hybrid import _native, arguments, callbacks, edge, forks
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
 from memfabric_hybrid.address_space.messages import Share
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement, Segment
-from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.bm.enums import BmGroupEvent, BmMemType
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
@@ -44,7 +44,7 @@ class BigMemory(_native.Space):
 
     def __init__(
         self,
-        site: Site,
+        node: Node,
         object_id: int,
         base: int,
         layout: Layout,
@@ -57,10 +57,10 @@ class BigMemory(_native.Space):
         operation_timeout_s: float,
     ) -> None:
         title = f"bm object {object_id}"
-        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, site.member.rank, title)
+        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, node.member.rank, title)
         self._id = object_id
         self._layout = layout
-        self._own_rank = site.member.rank
+        self._own_rank = node.member.rank
         self._placement = placement
         self._op_type = op_type
         self._tag = tag
@@ -74,7 +74,7 @@ class BigMemory(_native.Space):
                 self._attach(self._own_rank, int(segment.tier), segment.fd, 0, segment.slot_offset, segment.size_bytes)
             self._activate(self._own_rank)
             self._pool = Pool(
-                site, f"bm/{object_id}", title, layout, self, own_segments,
+                node, f"bm/{object_id}", title, layout, self, own_segments,
                 tag=tag, op_type=op_type, no_route=self._no_route, on_effect=self._on_effect,
             )  # fmt: skip
         except BaseException:

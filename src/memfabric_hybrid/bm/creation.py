@@ -9,8 +9,8 @@ import msgspec
 from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, judged_layout, round_up
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.segments import Placement, Segment
-from memfabric_hybrid.address_space.site import Site
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.clock import Deadline
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True):
 def make(wish: Wish) -> BigMemory:
     """The object, not joined yet; FabricError otherwise."""
     current = runtime.current()
-    site = runtime.current_site()
+    node = runtime.current_node()
     layout, local = judged_layout(current.world_size, wish.local, wish.maximum)
     routes.check_op_type(wish.op_type)
     routes.check_tag(wish.tag)
@@ -49,9 +49,9 @@ def make(wish: Wish) -> BigMemory:
     placement = _placement(wish.flags)
     with current.creating:
         try:
-            return _make(wish, current, site, layout, local, placement, rules)
+            return _make(wish, current, node, layout, local, placement, rules)
         except FabricError as failure:
-            if site.is_leaving:
+            if node.is_leaving:
                 raise NotInit(f"Big Memory was uninitialised while bm object {wish.object_id} was created") from failure
             raise
 
@@ -59,7 +59,7 @@ def make(wish: Wish) -> BigMemory:
 def _make(
     wish: Wish,
     current: runtime.Runtime,
-    site: Site,
+    node: Node,
     layout: Layout,
     local: tuple[int, int],
     placement: Placement,
@@ -67,16 +67,16 @@ def _make(
 ) -> BigMemory:
     """Under the lock of creations. What cannot be finished leaves nothing behind."""
     name = f"bm/{wish.object_id}"
-    if any(pool.name == name for pool in site.pools()):
+    if any(pool.name == name for pool in node.pools()):
         raise Duplicated(f"bm object {wish.object_id} exists already in this process; destroy it first")
     own_segments = _segments(wish, local, placement)
-    store = site.member.store
+    store = node.member.store
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
         try:
             _native._pause_point("bm.create.holds_range")
             return BigMemory(
-                site, wish.object_id, base, layout, own_segments,
+                node, wish.object_id, base, layout, own_segments,
                 placement=placement, op_type=wish.op_type, tag=wish.tag, rules=rules,
                 operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip

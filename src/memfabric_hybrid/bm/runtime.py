@@ -8,7 +8,7 @@ import msgspec
 
 from memfabric_hybrid import _native, settings
 from memfabric_hybrid.address_space.layout import MAX_WORLD
-from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
@@ -19,23 +19,23 @@ from memfabric_hybrid.store import StoreUrl, hosting, parse_url
 
 
 class Runtime(msgspec.Struct):
-    """`site` is None when only the store runs here (`start_store_only`)."""
+    """`node` is None when only the store runs here (`start_store_only`)."""
 
     url: StoreUrl
     world_size: int
     config: BmConfig
-    site: Site | None
+    node: Node | None
     creating: threading.Lock = msgspec.field(default_factory=threading.Lock)  # one create at a time
 
     def end(self, farewell: Deadline) -> None:
-        if self.site is None:
+        if self.node is None:
             hosting.release(self.url, "bm")
             return
-        pools = self.site.begin_to_leave()
-        self.site.member.store.hurry(farewell)
+        pools = self.node.begin_to_leave()
+        self.node.member.store.hurry(farewell)
         for pool in pools:
             pool.destroy(farewell)
-        self.site.leave(farewell)
+        self.node.leave(farewell)
 
 
 _slot = RuntimeSlot[Runtime](
@@ -67,19 +67,19 @@ def _make(store_url: str, world_size: int, config: BmConfig, interruption: Inter
         hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
         takes_over=config.start_store and config.auto_ranking,
     )
-    return Runtime(url, world_size, config, Site(entry, Deadline(config.init_timeout), interruption))
+    return Runtime(url, world_size, config, Node(entry, Deadline(config.init_timeout), interruption))
 
 
-def current_site() -> Site:
+def current_node() -> Node:
     """The membership, or NotInit."""
-    site = current().site
-    if site is None:
+    node = current().node
+    if node is None:
         raise NotInit("this process runs the store only (start_store_only): it has no rank and no memory")
-    return site
+    return node
 
 
 def abandon_after_fork() -> None:
     """In a forked child: the parent's membership is not ours."""
     runtime = _slot.empty_after_fork()
-    if runtime is not None and runtime.site is not None:
-        runtime.site.abandon_after_fork()
+    if runtime is not None and runtime.node is not None:
+        runtime.node.abandon_after_fork()

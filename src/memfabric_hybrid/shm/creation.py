@@ -64,14 +64,14 @@ def make(wish: Wish) -> ShareMemory:
         try:
             return _create(wish, layout, current)
         except FabricError as failure:
-            if current.site.is_leaving:
+            if current.node.is_leaving:
                 sentence = f"Share Memory was uninitialised while shm object {wish.object_id} was created"
                 raise NotInit(sentence) from failure
             raise
 
 
 def _judged(wish: Wish, current: runtime.Runtime) -> Layout:
-    rank = current.site.member.rank
+    rank = current.node.member.rank
     if wish.object_id >= MAX_OBJECTS:
         raise InvalidParam(f"id is {wish.object_id}, expected 0..{MAX_OBJECTS - 1}")
     if not 1 <= wish.rank_size <= current.world_size:
@@ -139,14 +139,14 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
         pool, space = _open_pool(wish, layout, current, pages, departures, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
-            with Attendance(current.site.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
+            with Attendance(current.node.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
                 pool.join(deadline)
                 pool.wait_for_all(deadline)
             hosts, lives = pool.hosts(), pool.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if wish.rank in ranks)
             inter_host = None
             if len(hosts) > 1:
-                store = current.site.member.store
+                store = current.node.member.store
                 inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, departures.check)
             foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, inter_host, departures)
             with pages.chosen(members[0]) as page:
@@ -174,7 +174,7 @@ def _open_pool(
     deadline: Deadline,
 ) -> tuple[Pool, _native.Space]:
     """Our memory in its place, not joined yet."""
-    name, title, store = f"shm/{wish.object_id}", f"shm object {wish.object_id}", current.site.member.store
+    name, title, store = f"shm/{wish.object_id}", f"shm object {wish.object_id}", current.node.member.store
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=deadline)
@@ -185,7 +185,7 @@ def _open_pool(
                 space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
                 space._activate(wish.rank)
                 pool = Pool(
-                    current.site, name, title, layout, space, [segment], op_type=wish.op_type,
+                    current.node, name, title, layout, space, [segment], op_type=wish.op_type,
                     enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
                     on_back=departures.take_back,
                 )  # fmt: skip

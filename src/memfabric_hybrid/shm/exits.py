@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 
 from memfabric_hybrid import callbacks, logs
-from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.store import WatchUpdate
@@ -22,17 +22,17 @@ ExitHandler = Callable[[int], object]
 class Exits:
     """The exits of one object; `close()` ends them."""
 
-    def __init__(self, site: Site, object_name: str, timeout_s: float, deadline: Deadline) -> None:
+    def __init__(self, node: Node, object_name: str, timeout_s: float, deadline: Deadline) -> None:
         self.handler: ExitHandler | None = None
-        self._site = site
+        self._node = node
         self._prefix = f"{object_name.replace('/', '-')}-exit/"
-        self._own = f"{self._prefix}{site.member.rank}-{site.member.instance}-"
+        self._own = f"{self._prefix}{node.member.rank}-{node.member.instance}-"
         self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
         self._heard: set[str] = set()
         self._keys: list[str] = []
         self._begun = False
-        self._watch = site.member.store.watch(self._prefix, self._on_update, deadline=deadline)
+        self._watch = node.member.store.watch(self._prefix, self._on_update, deadline=deadline)
         self._begun = True  # what was there before us is not meant for us
 
     def announce(self, status: int) -> None:
@@ -40,15 +40,15 @@ class Exits:
         key = f"{self._own}{next(self._numbers)}"
         self._keys.append(key)
         self._heard.add(key)
-        self._site.notices.post(lambda: self._run(status))
-        self._site.mending.post(lambda: self._tell(key, status))
+        self._node.notices.post(lambda: self._run(status))
+        self._node.mending.post(lambda: self._tell(key, status))
 
     def close(self, farewell: Deadline) -> None:
         self._watch.close()
         self.handler = None
         for key in self._keys:
             try:
-                self._site.member.store.delete(key, deadline=farewell)
+                self._node.member.store.delete(key, deadline=farewell)
             except FabricError as failure:
                 log.info("%s, and what follows it, stays until this process leaves the store: %s", key, failure)
                 return
@@ -56,7 +56,7 @@ class Exits:
     def _tell(self, key: str, status: int) -> None:
         try:
             value = str(status).encode()
-            self._site.member.store.set(key, value, deadline=Deadline(self._timeout_s), ephemeral=True)
+            self._node.member.store.set(key, value, deadline=Deadline(self._timeout_s), ephemeral=True)
         except FabricError as failure:
             log.error("the other ranks did not hear of the exit with status %d: %s", status, failure)
 
@@ -67,7 +67,7 @@ class Exits:
                 continue
             self._heard.add(key)
             if self._begun:
-                self._site.notices.post(lambda status=int(value): self._run(status))  # type: ignore[misc]
+                self._node.notices.post(lambda status=int(value): self._run(status))  # type: ignore[misc]
 
     def _run(self, status: int) -> None:
         handler = self.handler

@@ -11,7 +11,7 @@ import msgspec
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import MAX_WORLD
-from memfabric_hybrid.address_space.site import Site
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
@@ -29,7 +29,7 @@ class Runtime(msgspec.Struct):
 
     world_size: int
     config: ShmConfig
-    site: Site
+    node: Node
     objects: dict[int, ShareMemory | None] = msgspec.field(default_factory=dict)
     lock: threading.Lock = msgspec.field(default_factory=threading.Lock)  # guards `objects`
 
@@ -50,7 +50,7 @@ class Runtime(msgspec.Struct):
     def add(self, object_id: int, made: ShareMemory) -> None:
         """NotInit when the process leaves already: nobody would end the object any more."""
         with self.lock:
-            if self.site.is_leaving:
+            if self.node.is_leaving:
                 raise NotInit(f"Share Memory was uninitialised while shm object {object_id} was created")
             self.objects[object_id] = made
 
@@ -59,15 +59,15 @@ class Runtime(msgspec.Struct):
             self.objects.pop(object_id, None)
 
     def end(self, farewell: Deadline) -> None:
-        pools = self.site.begin_to_leave()
-        self.site.member.store.hurry(farewell)
+        pools = self.node.begin_to_leave()
+        self.node.member.store.hurry(farewell)
         with self.lock:
             objects = [made for made in self.objects.values() if made is not None]
         for made in objects:
             made._end("", farewell)
         for pool in pools:  # of objects that are being created
             pool.destroy(farewell)
-        self.site.leave(farewell)
+        self.node.leave(farewell)
 
 
 _slot = RuntimeSlot[Runtime](
@@ -96,7 +96,7 @@ def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interru
         hosts_store=config.start_store and rank == 0,
         takes_over=False,
     )
-    return Runtime(world_size, config, Site(entry, Deadline(config.init_timeout), interruption))
+    return Runtime(world_size, config, Node(entry, Deadline(config.init_timeout), interruption))
 
 
 def abandon_after_fork() -> None:
@@ -104,4 +104,4 @@ def abandon_after_fork() -> None:
     runtime = _slot.empty_after_fork()
     if runtime is not None:
         _native.device_table_remove_all()
-        runtime.site.abandon_after_fork()
+        runtime.node.abandon_after_fork()

@@ -44,10 +44,10 @@ class ShareMemory(_native.HostGroup):
     """
 
     def __init__(self, foundation: Foundation, page_fd: int, deadline: Deadline) -> None:
-        layout, site = foundation.pool.layout, foundation.runtime.site
+        layout, node = foundation.pool.layout, foundation.runtime.node
         self._foundation = foundation
         self._id = foundation.object_id
-        self._rank = site.member.rank
+        self._rank = node.member.rank
         self._rank_size = layout.capacity
         self._symmetric_size = layout.max_dram
         self._gva = foundation.space._slot_address(0, int(Tier.DRAM))
@@ -56,15 +56,15 @@ class ShareMemory(_native.HostGroup):
         self._kept_mapped: list[object] = []
         self._ending = threading.Lock()  # taken by who ends it, and never given back
         name = foundation.pool.name
-        self._values = AtomicValues(site.member.store, foundation.pool.wait_for_store, name, self._rank)
+        self._values = AtomicValues(node.member.store, foundation.pool.wait_for_store, name, self._rank)
         foundation.pool.on_refused_keys = self._values.refused
-        self._exits = Exits(site, name, self._operation_timeout_s, deadline)
+        self._exits = Exits(node, name, self._operation_timeout_s, deadline)
         try:
             inter_host = foundation.inter_host
             self._store_subgroups = None
             if inter_host is not None:
                 self._store_subgroups = StoreSubgroups(
-                    site.member.store, f"{inter_host.group}-subgroup", self._rank, foundation.departures.check
+                    node.member.store, f"{inter_host.group}-subgroup", self._rank, foundation.departures.check
                 )
             super().__init__(
                 page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",

@@ -1,6 +1,6 @@
 """This process's place in a cluster: its membership, its exchange with the neighbours, and the pools it takes part in.
 
-Dispatches what the exchange and the store report to the pools. One site per process and kind (bm, shm).
+Dispatches what the exchange and the store report to the pools. One node per process and kind (bm, shm).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = logs.get(__name__)
 LAST_MOMENT_S = 0.5  # for threads that wait for nothing any more; the program's may keep the interpreter busy
 
 
-class Site:
-    """Made by `Site(entry, deadline)`: blocks until the process is a member, or raises. `leave()` undoes it."""
+class Node:
+    """Made by `Node(entry, deadline)`: blocks until the process is a member, or raises. `leave()` undoes it."""
 
     def __init__(self, entry: Entry, deadline: Deadline, interruption: Interruption) -> None:
         self._lock = threading.Lock()
