@@ -44,7 +44,7 @@ def everything_off() -> Iterator[None]:
     mf.get_and_clear_last_err_msg()
 
 
-class Alarm:
+class NextDeadline:
     """A handler that raises one exception, which the test can recognise."""
 
     def __init__(self, kind: type[Exception]) -> None:
@@ -58,9 +58,11 @@ class Alarm:
 
 
 @contextmanager
-def alarm(kind: type[Exception], shape: Callable[[Alarm], Handler] = lambda alarm: alarm.handle) -> Iterator[None]:
+def alarm(
+    kind: type[Exception], shape: Callable[[NextDeadline], Handler] = lambda alarm: alarm.handle
+) -> Iterator[None]:
     """The block is left by the very exception that the handler raised, and nothing was recorded as an error."""
-    raising = Alarm(kind)
+    raising = NextDeadline(kind)
     before = signal.signal(signal.SIGALRM, shape(raising))
     mf.get_and_clear_last_err_msg()
     began = time.monotonic()
@@ -203,11 +205,11 @@ def test_initialize_with_a_silent_store(store_url: str) -> None:
         bm.uninitialize()
 
 
-SHAPES: dict[str, Callable[[Alarm], Handler]] = {
+SHAPES: dict[str, Callable[[NextDeadline], Handler]] = {
     "function": lambda alarm: lambda number, frame: alarm.handle(number, frame),
     "method": lambda alarm: alarm.handle,
     "object": lambda alarm: alarm,
-    "partial": lambda alarm: functools.partial(Alarm.handle, alarm),
+    "partial": lambda alarm: functools.partial(NextDeadline.handle, alarm),
     "partial of a method": lambda alarm: functools.partial(alarm.handle),
 }
 
@@ -249,7 +251,7 @@ def test_what_our_own_code_raises_is_still_a_code(kind: type[Exception]) -> None
     def fail() -> None:
         raise kind("a defect of ours")
 
-    before = signal.signal(signal.SIGALRM, Alarm(kind).handle)
+    before = signal.signal(signal.SIGALRM, NextDeadline(kind).handle)
     try:
         assert fail() < 0
     finally:

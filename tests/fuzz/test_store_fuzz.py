@@ -193,14 +193,14 @@ def test_random_and_mutated_frames(rng: random.Random) -> None:
 
 def check_nothing_is_left(state: StoreState) -> None:
     """Nobody is connected: only keys that belong to nobody remain."""
-    notebook = state.notebook
-    assert not notebook.sessions._sessions
-    assert not notebook.ranks._groups
-    assert not notebook.ranges._ranges
-    assert not notebook.watches._watchers
-    assert not notebook.gatherings._open
-    assert not notebook.waiters.waiting
-    assert all(entry.owner is None for entry in notebook.keyspace._entries.values())
+    tables = state.tables
+    assert not tables.sessions._sessions
+    assert not tables.ranks._groups
+    assert not tables.ranges._ranges
+    assert not tables.watches._watchers
+    assert not tables.gatherings._open
+    assert not tables.waiters.waiting
+    assert all(entry.owner is None for entry in tables.keyspace._entries.values())
     invariants.check(state)
 
 

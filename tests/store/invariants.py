@@ -17,7 +17,7 @@ def check(state: StoreState, connected: set[int] | None = None) -> None:
     _waiting(state)
     _connections(state)
     if connected is not None:
-        assert set(state._strangers) | set(state._greeted) | set(state.notebook.sessions._by_connection) <= connected
+        assert set(state._strangers) | set(state._greeted) | set(state.tables.sessions._by_connection) <= connected
 
 
 def check_effects(effects: list[Effect], connected: set[int]) -> None:
@@ -29,7 +29,7 @@ def check_effects(effects: list[Effect], connected: set[int]) -> None:
 
 
 def _keys_and_sessions(state: StoreState) -> None:
-    keyspace, sessions = state.notebook.keyspace, state.notebook.sessions
+    keyspace, sessions = state.tables.keyspace, state.tables.sessions
     assert keyspace._sorted == sorted(keyspace._entries)
     owned: dict[bytes, set[str]] = {id: set() for id in sessions._sessions}
     for key, entry in keyspace._entries.items():
@@ -46,23 +46,23 @@ def _keys_and_sessions(state: StoreState) -> None:
 
 
 def _ranks(state: StoreState) -> None:
-    notebook = state.notebook
-    claimed = {(name, rank) for name, group in notebook.ranks._groups.items() for rank in group.claims}
-    assert claimed == {e.claim for e in notebook.keyspace._entries.values() if e.claim is not None}
-    for name, group in notebook.ranks._groups.items():
+    tables = state.tables
+    claimed = {(name, rank) for name, group in tables.ranks._groups.items() for rank in group.claims}
+    assert claimed == {e.claim for e in tables.keyspace._entries.values() if e.claim is not None}
+    for name, group in tables.ranks._groups.items():
         assert group.claims
         for rank, claim in group.claims.items():
             assert 0 <= rank < group.capacity <= 1024
-            entry = notebook.keyspace.get(rank_key(name, rank))
+            entry = tables.keyspace.get(rank_key(name, rank))
             assert entry is not None
             assert entry.owner == claim.session
 
 
 def _ranges(state: StoreState) -> None:
-    notebook = state.notebook
-    held = {(name, holder) for name, found in notebook.ranges._ranges.items() for holder in found.holders}
-    assert held == {(name, s.id) for s in notebook.sessions._sessions.values() for name in s.ranges}
-    for found in notebook.ranges._ranges.values():
+    tables = state.tables
+    held = {(name, holder) for name, found in tables.ranges._ranges.items() for holder in found.holders}
+    assert held == {(name, s.id) for s in tables.sessions._sessions.values() for name in s.ranges}
+    for found in tables.ranges._ranges.values():
         assert found.holders
         assert found.size_bytes > 0
         assert found.base % ALIGNMENT_BYTES == 0
@@ -70,8 +70,8 @@ def _ranges(state: StoreState) -> None:
 
 
 def _watches(state: StoreState) -> None:
-    watches = state.notebook.watches
-    assert set(watches._prefixes) <= set(state.notebook.sessions._sessions)
+    watches = state.tables.watches
+    assert set(watches._prefixes) <= set(state.tables.sessions._sessions)
     listed = sorted((p, s) for s, by_number in watches._prefixes.items() for p in by_number.values())
     counted = sorted((p, s) for p, watchers in watches._watchers.items() for s, n in watchers.items() for _ in range(n))
     assert listed == counted
@@ -81,8 +81,8 @@ def _watches(state: StoreState) -> None:
 
 
 def _waiting(state: StoreState) -> None:
-    notebook = state.notebook
-    gatherings, waiters = notebook.gatherings, notebook.waiters
+    tables = state.tables
+    gatherings, waiters = tables.gatherings, tables.waiters
     arrived = {}
     for name, gathering in gatherings._open.items():
         assert gathering.name == name
@@ -90,21 +90,21 @@ def _waiting(state: StoreState) -> None:
         for rank, arrival in gathering.arrivals.items():
             assert 0 <= rank < gathering.size
             arrived[arrival.connection] = (gathering, rank)
-            assert notebook.alarm.at <= arrival.deadline
+            assert tables.next_deadline.at <= arrival.deadline
     assert gatherings.waiting == arrived
     assert gatherings._finished_bytes == sum(f.size_bytes for f in gatherings._finished.values())
     by_key = sorted((key, c) for key, connections in waiters._by_key.items() for c in connections)
     assert by_key == sorted((waiter.key, c) for c, waiter in waiters.waiting.items())
     for waiter in waiters.waiting.values():
-        assert notebook.keyspace.get(waiter.key) is None
-        assert notebook.alarm.at <= waiter.deadline
+        assert tables.keyspace.get(waiter.key) is None
+        assert tables.next_deadline.at <= waiter.deadline
     assert not set(waiters.waiting) & set(gatherings.waiting)
 
 
 def _connections(state: StoreState) -> None:
-    notebook = state.notebook
-    channels = set(notebook.sessions._by_connection)
+    tables = state.tables
+    channels = set(tables.sessions._by_connection)
     assert not set(state._strangers) & set(state._greeted)
     assert not channels & (set(state._greeted) | set(state._strangers))
-    for busy in (notebook.gatherings.waiting, notebook.waiters.waiting):
+    for busy in (tables.gatherings.waiting, tables.waiters.waiting):
         assert set(busy) <= set(state._greeted)

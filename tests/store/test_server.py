@@ -126,7 +126,7 @@ def test_half_frames_and_vanished_clients_leave_nothing(server: StoreServer) -> 
     state = server.state
     assert not state._greeted
     assert not state._strangers
-    assert not state.notebook.waiters.waiting
+    assert not state.tables.waiters.waiting
 
 
 def test_a_claimed_length_takes_no_memory(server: StoreServer) -> None:
@@ -180,10 +180,10 @@ def test_a_watcher_that_does_not_read_is_dropped(server: StoreServer, caplog: py
         events.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         events.send(m.framed(m.Hello(session, m.EVENTS, 3600.0)))
         requests.send(m.framed(m.Hello(session, m.REQUESTS, 3600.0)) + m.framed(m.StartWatch(1, "")))
-        wait_until(lambda: bool(server.state.notebook.watches.of(session)))
+        wait_until(lambda: bool(server.state.tables.watches.of(session)))
         for number in range(12):
             writer.set("k", bytes([number]) * (16 * MIB), deadline=soon())
-        wait_until(lambda: server.state.notebook.sessions.get(session) is None)
+        wait_until(lambda: server.state.tables.sessions.get(session) is None)
     assert "of unread pushes" in caplog.text
 
 
@@ -205,7 +205,7 @@ def test_a_failure_inside_ends_one_connection_only(
     def fail(*_: object) -> None:
         raise RuntimeError("a mistake in the store")
 
-    monkeypatch.setitem(server.state.notebook.handlers, m.Add, fail)
+    monkeypatch.setitem(server.state.tables.handlers, m.Add, fail)
     with Raw(server) as client:
         client.send(HELLO + m.framed(m.Add("n", 1)))
         last = client.answers()[-1]

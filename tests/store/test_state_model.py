@@ -290,7 +290,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             for fact in mine.values()
             if fact.claim is not None
         )
-        bases = {name: self.state.notebook.ranges._ranges[name].base for name in member.ranges}
+        bases = {name: self.state.tables.ranges._ranges[name].base for name in member.ranges}
         ranges = tuple(m.RestoredRange(name, base, 1 << 40) for name, base in bases.items())
         ephemerals = {key: fact.value for key, fact in mine.items() if fact.claim is None}
         self.disconnect(member.channel)
@@ -313,7 +313,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             return
         invariants.check(self.state)
         self.deliver(self.state.changes())
-        entries = {key: entry.value for key, entry in self.state.notebook.keyspace._entries.items()}
+        entries = {key: entry.value for key, entry in self.state.tables.keyspace._entries.items()}
         assert entries == self.under("")
         for member in self.members.values():
             for watch, prefix in member.prefixes.items():

@@ -45,7 +45,7 @@ def test_restoring_to_the_same_server_is_the_whole_truth(bench: Bench) -> None:
     assert reply.message.refused == ()
     assert answer(bench.say(request, m.Get("unlisted"))) == m.Value(None)
     assert answer(bench.say(request, m.Get("k"))) == m.Value(b"v")
-    assert bench.state.notebook.sessions.get(session_id(1)).ranges == {"r"}  # type: ignore[union-attr]
+    assert bench.state.tables.sessions.get(session_id(1)).ranges == {"r"}  # type: ignore[union-attr]
 
 
 def test_others_learn_what_came_back(bench: Bench) -> None:

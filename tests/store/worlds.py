@@ -46,7 +46,7 @@ class InProcessWorld:
 
     def wait_for_arrivals(self, count: int) -> None:
         """Until so many calls wait inside the store for others of their gathering."""
-        wait_until(lambda: len(self._server.state.notebook.gatherings.waiting) == count)
+        wait_until(lambda: len(self._server.state.tables.gatherings.waiting) == count)
 
     def close(self) -> None:
         for store in self._stores:
@@ -76,7 +76,7 @@ class TcpWorld:
 
     def wait_for_arrivals(self, count: int) -> None:
         """Until so many calls wait inside the store for others of their gathering."""
-        wait_until(lambda: len(self._server.state.notebook.gatherings.waiting) == count)
+        wait_until(lambda: len(self._server.state.tables.gatherings.waiting) == count)
 
     def close(self) -> None:
         for store in self._stores:

@@ -172,7 +172,7 @@ class StoreClient(Participant):
         return gathered_parts(self._exchange(request, deadline), request.size)
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
-        if not self._channel.belongings.concern(request):
+        if not self._channel.records.concern(request):
             return self._exchange(request, deadline, incarnation)
         held = self._channel.give_back(request)
         while True:

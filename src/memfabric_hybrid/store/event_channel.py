@@ -17,7 +17,6 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, NotStarted
 from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.belongings import Belongings
 from memfabric_hybrid.store.connection import FOREVER, AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.session_events import (
@@ -27,6 +26,7 @@ from memfabric_hybrid.store.session_events import (
     SessionLost,
     SessionRestored,
 )
+from memfabric_hybrid.store.session_records import SessionRecords
 from memfabric_hybrid.store.watchings import Watchings
 
 HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore
@@ -55,12 +55,12 @@ class EventChannel:
         on_session: Callable[[SessionEvent], None] | None,
     ) -> None:
         self.watchings = Watchings()
-        self.belongings = Belongings()
+        self.records = SessionRecords()
         self._dialer = dialer
         self._interval_ms = max(1, int(heartbeat_timeout_s * 1000 / BEATS_PER_TIMEOUT))
         self._heartbeat_factory = heartbeat_factory
         self._on_session = on_session
-        self._changed = threading.Condition()  # guards everything below, and changes of the belongings
+        self._changed = threading.Condition()  # guards everything below, and changes of the records
         self._thread: ServiceThread | None = None
         self._connection: Connection | None = None
         self._heartbeat: RunningHeartbeat | None = None  # kept nowhere else: letting go of it closes its descriptors
@@ -104,13 +104,13 @@ class EventChannel:
         with self._changed:
             if generation != self._generation:
                 return False
-            self.belongings.record(request, reply)
+            self.records.record(request, reply)
             return True
 
     def give_back(self, request: m.Request) -> bool:
         """If the request releases something of ours: do not restore it any more, even if the store cannot be told."""
         with self._changed:
-            return self.belongings.give_back(request)
+            return self.records.give_back(request)
 
     @property
     def is_ready(self) -> bool:
@@ -206,7 +206,7 @@ class EventChannel:
                 raise ConnectionLost("the client is closed")
             self._connection = connection
             self._generation += 1
-            restore = self.belongings.restore_message(self._known_revision, self.watchings.prefixes())
+            restore = self.records.restore_message(self._known_revision, self.watchings.prefixes())
         if not self._was_ready and restore == NOTHING:
             self._was_ready = True
             return connection, SessionConnected(connection.incarnation)
@@ -219,7 +219,7 @@ class EventChannel:
             self._let_go(connection)
             raise
         with self._changed:
-            self.belongings.forget(reply.refused)
+            self.records.forget(reply.refused)
         self._was_ready = True
         self.saw_revision(reply.revision)
         return connection, SessionRestored(connection.incarnation, reply.refused)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from memfabric_hybrid.errors import Code, Duplicated, InvalidParam
-from memfabric_hybrid.store.alarm import Alarm
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import MIB, check_gather, check_timeout, shown
 from memfabric_hybrid.store.messages import Arrived, Gather, Gathered, Refused
+from memfabric_hybrid.store.next_deadline import NextDeadline
 
 MAX_REMEMBERED_GROUPS = 256
 MAX_REMEMBERED_BYTES = 64 * MIB
@@ -57,8 +57,8 @@ class Finished(NamedTuple):
 
 
 class Gatherings:
-    def __init__(self, alarm: Alarm) -> None:
-        self._alarm = alarm
+    def __init__(self, next_deadline: NextDeadline) -> None:
+        self._next_deadline = next_deadline
         self._open: dict[Name, Gathering] = {}
         self.waiting: dict[ConnectionId, tuple[Gathering, int]] = {}
         self._finished: dict[str, Finished] = {}
@@ -95,8 +95,8 @@ class Gatherings:
             effects.append(self._finish(gathering))
         else:
             self.waiting[connection] = (gathering, request.rank)
-            if deadline < self._alarm.at:
-                self._alarm.at = deadline
+            if deadline < self._next_deadline.at:
+                self._next_deadline.at = deadline
         return effects
 
     def withdraw(self, connection: ConnectionId) -> None:

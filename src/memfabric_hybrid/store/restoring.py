@@ -13,15 +13,15 @@ from memfabric_hybrid.errors import Duplicated, FabricError
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.effects import Effect, Send
 from memfabric_hybrid.store.limits import check_key, check_prefix, check_value, rank_key, shown
-from memfabric_hybrid.store.notebook import Notebook
 from memfabric_hybrid.store.sessions import Session
+from memfabric_hybrid.store.tables import StoreTables
 
 
-def restore(notebook: Notebook, session: Session, message: m.Restore) -> list[Effect]:
+def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[Effect]:
     """Effects: the Restored reply, the consequences, then a snapshot for every watch."""
-    keyspace = notebook.keyspace
+    keyspace = tables.keyspace
     keyspace.revision = max(keyspace.revision, message.known_revision) + 1
-    effects = _drop_unlisted(notebook, session, message)
+    effects = _drop_unlisted(tables, session, message)
     refused: list[m.Refusal] = []
 
     def attempt(kind: str, name: str, action: Callable[[], list[Effect]]) -> list[Effect]:
@@ -32,53 +32,53 @@ def restore(notebook: Notebook, session: Session, message: m.Restore) -> list[Ef
             return []
 
     for claim in message.claims:
-        effects += attempt("rank", rank_key(claim.group, claim.rank), partial(_restore_claim, notebook, session, claim))
+        effects += attempt("rank", rank_key(claim.group, claim.rank), partial(_restore_claim, tables, session, claim))
     for key, value in message.ephemerals.items():
-        effects += attempt("key", key, partial(_restore_key, notebook, session, key, value))
+        effects += attempt("key", key, partial(_restore_key, tables, session, key, value))
     for held in message.ranges:
-        effects += attempt("range", held.name, partial(_restore_range, notebook, session, held))
-    effects += notebook.changes()
+        effects += attempt("range", held.name, partial(_restore_range, tables, session, held))
+    effects += tables.changes()
     snapshots: list[Effect] = []
     for watch, prefix in message.watches.items():
-        snapshots += attempt("watch", prefix, partial(_restore_watch, notebook, session, watch, prefix))
+        snapshots += attempt("watch", prefix, partial(_restore_watch, tables, session, watch, prefix))
     reply = Send((session.connection,), m.Restored(keyspace.revision, tuple(refused)))
     return [reply, *effects, *snapshots]
 
 
-def _drop_unlisted(notebook: Notebook, session: Session, message: m.Restore) -> list[Effect]:
+def _drop_unlisted(tables: StoreTables, session: Session, message: m.Restore) -> list[Effect]:
     listed = {rank_key(claim.group, claim.rank) for claim in message.claims} | set(message.ephemerals)
-    effects = [effect for key in list(session.keys) if key not in listed for effect in notebook.remove(key)]
+    effects = [effect for key in list(session.keys) if key not in listed for effect in tables.remove(key)]
     for name in session.ranges - {held.name for held in message.ranges}:
-        notebook.ranges.release(name, session.id)
+        tables.ranges.release(name, session.id)
         session.ranges.remove(name)
-    notebook.watches.end_all(session.id)
+    tables.watches.end_all(session.id)
     return effects
 
 
-def _restore_claim(notebook: Notebook, session: Session, claim: m.RestoredClaim) -> list[Effect]:
-    return notebook.claim(session, claim, claim.rank)[1]
+def _restore_claim(tables: StoreTables, session: Session, claim: m.RestoredClaim) -> list[Effect]:
+    return tables.claim(session, claim, claim.rank)[1]
 
 
-def _restore_key(notebook: Notebook, session: Session, key: str, value: bytes) -> list[Effect]:
+def _restore_key(tables: StoreTables, session: Session, key: str, value: bytes) -> list[Effect]:
     check_key(key)
     check_value(key, value)
-    entry = notebook.keyspace.get(key)
+    entry = tables.keyspace.get(key)
     if entry is not None and entry.owner != session.id:
         raise Duplicated(f"key {shown(key)} was written by another member meanwhile")
     if entry is not None and entry.claim is not None:
         raise Duplicated(f"key {shown(key)} is a rank of group {shown(entry.claim[0])}")
-    return notebook.put(key, value, session)
+    return tables.put(key, value, session)
 
 
-def _restore_range(notebook: Notebook, session: Session, held: m.RestoredRange) -> list[Effect]:
+def _restore_range(tables: StoreTables, session: Session, held: m.RestoredRange) -> list[Effect]:
     check_key(held.name, "range name")
-    notebook.ranges.restore(held.name, held.base, held.size_bytes, session.id)
+    tables.ranges.restore(held.name, held.base, held.size_bytes, session.id)
     session.ranges.add(held.name)
     return []
 
 
-def _restore_watch(notebook: Notebook, session: Session, watch: int, prefix: str) -> list[Effect]:
+def _restore_watch(tables: StoreTables, session: Session, watch: int, prefix: str) -> list[Effect]:
     check_prefix(prefix)
-    entries = notebook.keyspace.under(prefix)
-    notebook.watches.start(session.id, watch, prefix)
-    return [Send((session.connection,), m.WatchSnapshot(watch, notebook.keyspace.revision, entries))]
+    entries = tables.keyspace.under(prefix)
+    tables.watches.start(session.id, watch, prefix)
+    return [Send((session.connection,), m.WatchSnapshot(watch, tables.keyspace.revision, entries))]

@@ -92,7 +92,7 @@ class _Peer(asyncio.Protocol):
             server.carry_out(state.expel(self.number, str(error)))
         except Exception:
             self._fail()
-        if server.notebook.watches.pending or server.notebook.alarm.at < server.tick_at:
+        if server.tables.watches.pending or server.tables.next_deadline.at < server.tick_at:
             server.after_events()
 
     def _fail(self) -> None:
@@ -120,7 +120,7 @@ class StoreServer:
         self._has_door = has_door  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
         self.state = StoreState(secrets.token_hex(8))
-        self.notebook = self.state.notebook
+        self.tables = self.state.tables
         self.peers: dict[ConnectionId, _Peer] = {}
         self._numbers = itertools.count(1)
         self._listeners: list[socket.socket] = []
@@ -253,11 +253,11 @@ class StoreServer:
 
     def after_events(self) -> None:
         """Pushes wait for the end of this turn of the loop: what comes in together goes out together."""
-        if self.notebook.watches.pending and not self._push_scheduled:
+        if self.tables.watches.pending and not self._push_scheduled:
             self._push_scheduled = True
             self._loop.call_soon(self._push)
-        if self.notebook.alarm.at < self.tick_at:
-            self._arm(self.notebook.alarm.at)
+        if self.tables.next_deadline.at < self.tick_at:
+            self._arm(self.tables.next_deadline.at)
 
     def _push(self) -> None:
         self._push_scheduled = False

@@ -2,19 +2,19 @@
 
 Events: `connected`, `disconnected`, `message`, `tick`. Effects: messages to connections and connections to close.
 `changes()` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
-over, so that a burst costs one push. This file knows who is connected; what the store knows is in `notebook.py`.
+over, so that a burst costs one push. This file knows who is connected; what the store knows is in `tables.py`.
 """
 
 from __future__ import annotations
 
 from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.alarm import NEVER
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
-from memfabric_hybrid.store.notebook import NeedsSession, Notebook
+from memfabric_hybrid.store.next_deadline import NEVER
 from memfabric_hybrid.store.restoring import restore
 from memfabric_hybrid.store.sessions import Session
+from memfabric_hybrid.store.tables import NeedsSession, StoreTables
 
 HELLO_TIMEOUT_S = 10.0
 
@@ -24,29 +24,29 @@ class StoreState:
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
-        self.notebook = Notebook()
+        self.tables = StoreTables()
         self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
 
     @property
     def next_deadline(self) -> float:
         """`tick` is due not later than this."""
-        return self.notebook.alarm.at
+        return self.tables.next_deadline.at
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.notebook.watches.pending)
+        return bool(self.tables.watches.pending)
 
     def changes(self) -> list[Effect]:
         """Pushes to watchers for everything that changed since the last call."""
-        return self.notebook.changes()
+        return self.tables.changes()
 
     def knows(self, connection: ConnectionId) -> bool:
         """The connection has said a proper Hello."""
         return connection in self._greeted or self.is_event_channel(connection)
 
     def is_event_channel(self, connection: ConnectionId) -> bool:
-        return self.notebook.sessions.on(connection) is not None
+        return self.tables.sessions.on(connection) is not None
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -57,20 +57,20 @@ class StoreState:
         """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
         self._strangers.pop(connection, None)
         self._greeted.pop(connection, None)
-        self.notebook.waiters.withdraw(connection)
-        self.notebook.gatherings.withdraw(connection)
-        session = self.notebook.sessions.on(connection)
-        return self.notebook.end_session(session) if session is not None else []
+        self.tables.waiters.withdraw(connection)
+        self.tables.gatherings.withdraw(connection)
+        session = self.tables.sessions.on(connection)
+        return self.tables.end_session(session) if session is not None else []
 
     def message(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
         session_id = self._greeted.get(connection)
         if session_id is None:
-            session = self.notebook.sessions.on(connection)
+            session = self.tables.sessions.on(connection)
             return self._greet(connection, message, now) if session is None else self._on_channel(session, message, now)
-        notebook = self.notebook
-        if connection in notebook.gatherings.waiting or connection in notebook.waiters.waiting:
+        tables = self.tables
+        if connection in tables.gatherings.waiting or connection in tables.waiters.waiting:
             return self.expel(connection, "a request came before the one before it was answered")
-        handler = notebook.handlers.get(type(message))
+        handler = tables.handlers.get(type(message))
         if handler is None:
             return self._beyond_requests(connection, session_id, message)
         try:
@@ -86,26 +86,26 @@ class StoreState:
 
     def heard(self, connection: ConnectionId, now: float) -> None:
         """Part of a message came: whoever sends a large one is alive."""
-        session = self.notebook.sessions.on(connection)
+        session = self.tables.sessions.on(connection)
         if session is not None:
             session.heard_at = now
 
     def tick(self, now: float) -> list[Effect]:
         """Call every 100 ms or so, and at `next_deadline`."""
         effects: list[Effect] = []
-        notebook = self.notebook
-        for session in notebook.sessions.silent(now):
-            effects += notebook.end_session(session)
+        tables = self.tables
+        for session in tables.sessions.silent(now):
+            effects += tables.end_session(session)
             effects.append(Close(session.connection, f"no heartbeat for {session.heartbeat_timeout_s:.6g} s"))
         for connection, since in list(self._strangers.items()):
             if now - since > HELLO_TIMEOUT_S:
                 del self._strangers[connection]
                 effects.append(Close(connection, f"no Hello within {HELLO_TIMEOUT_S:g} s"))
-        if now >= notebook.alarm.at:
-            effects += notebook.waiters.expire(now)
-            effects += notebook.gatherings.expire(now)
-            notebook.alarm.at = min(
-                min(notebook.waiters.deadlines(), default=NEVER), min(notebook.gatherings.deadlines(), default=NEVER)
+        if now >= tables.next_deadline.at:
+            effects += tables.waiters.expire(now)
+            effects += tables.gatherings.expire(now)
+            tables.next_deadline.at = min(
+                min(tables.waiters.deadlines(), default=NEVER), min(tables.gatherings.deadlines(), default=NEVER)
             )
         return effects
 
@@ -128,11 +128,11 @@ class StoreState:
         if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
             return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
         del self._strangers[connection]
-        welcome = Send((connection,), m.Welcome(self.incarnation, self.notebook.keyspace.revision))
+        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
             return [welcome]
-        replaced = self.notebook.sessions.open(message.session, connection, message.heartbeat_timeout_s, now)
+        replaced = self.tables.sessions.open(message.session, connection, message.heartbeat_timeout_s, now)
         if replaced is None:
             return [welcome]
         return [Close(replaced, "its session has a new event channel"), welcome]
@@ -145,13 +145,13 @@ class StoreState:
             return self.expel(session.connection, f"{type(message).__name__} on the event channel")
         if not 0 <= message.known_revision <= MAX_REVISION:
             return self.expel(session.connection, f"Restore with the impossible revision {message.known_revision}")
-        return restore(self.notebook, session, message)
+        return restore(self.tables, session, message)
 
     def _beyond_requests(self, connection: ConnectionId, session_id: bytes, message: m.Request) -> list[Effect]:
         if type(message) is not m.Goodbye:
             return self.expel(connection, f"{type(message).__name__} on a request connection")
-        effects: list[Effect] = [Send((connection,), m.Done(self.notebook.keyspace.revision))]
-        session = self.notebook.sessions.get(session_id)
+        effects: list[Effect] = [Send((connection,), m.Done(self.tables.keyspace.revision))]
+        session = self.tables.sessions.get(session_id)
         if session is not None:
-            effects += [*self.notebook.end_session(session), Close(session.connection, "goodbye")]
+            effects += [*self.tables.end_session(session), Close(session.connection, "goodbye")]
         return effects

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from memfabric_hybrid.errors import Code
-from memfabric_hybrid.store.alarm import Alarm
 from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import shown
 from memfabric_hybrid.store.messages import Refused, Value
+from memfabric_hybrid.store.next_deadline import NextDeadline
 
 
 class Waiter(NamedTuple):
@@ -19,13 +19,13 @@ class Waiter(NamedTuple):
 
 
 class KeyWaiters:
-    def __init__(self, alarm: Alarm) -> None:
-        self._alarm = alarm
+    def __init__(self, next_deadline: NextDeadline) -> None:
+        self._next_deadline = next_deadline
         self.waiting: dict[ConnectionId, Waiter] = {}
         self._by_key: dict[str, list[ConnectionId]] = {}
 
     def add(self, connection: ConnectionId, waiter: Waiter) -> None:
-        self._alarm.at = min(self._alarm.at, waiter.deadline)
+        self._next_deadline.at = min(self._next_deadline.at, waiter.deadline)
         self.waiting[connection] = waiter
         self._by_key.setdefault(waiter.key, []).append(connection)
 

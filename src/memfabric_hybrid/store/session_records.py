@@ -11,7 +11,7 @@ _ALWAYS_BOUND = frozenset((m.ClaimRank, m.ReleaseRank, m.HoldRange, m.ReleaseRan
 _BOUND_BY_KEY = frozenset((m.Set, m.CompareAndSet, m.Delete))
 
 
-class Belongings:
+class SessionRecords:
     def __init__(self) -> None:
         self._ephemerals: dict[str, bytes] = {}
         self._claims: dict[str, m.RestoredClaim] = {}  # by the key of the rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 NEVER = float("inf")
 
 
-class Alarm:
+class NextDeadline:
     """`at` is not later than any deadline that is waited for; it may be earlier, when who waited is served by now."""
 
     __slots__ = ("at",)

@@ -12,7 +12,6 @@ from typing import Any
 
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotExist
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.alarm import Alarm
 from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.gatherings import Gatherings
 from memfabric_hybrid.store.keyspace import Entry, Keyspace
@@ -26,6 +25,7 @@ from memfabric_hybrid.store.limits import (
     rank_key,
     shown,
 )
+from memfabric_hybrid.store.next_deadline import NextDeadline
 from memfabric_hybrid.store.ranges import RangeTable
 from memfabric_hybrid.store.ranks import Claim, RankTable
 from memfabric_hybrid.store.sessions import Session, SessionTable
@@ -39,15 +39,15 @@ class NeedsSession(Exception):
     """The request is bound to a session and there is none."""
 
 
-class Notebook:
+class StoreTables:
     def __init__(self) -> None:
         self.keyspace = Keyspace()
         self.watches = WatchTable()
         self.ranks = RankTable()
         self.ranges = RangeTable()
-        self.alarm = Alarm()
-        self.gatherings = Gatherings(self.alarm)
-        self.waiters = KeyWaiters(self.alarm)
+        self.next_deadline = NextDeadline()
+        self.gatherings = Gatherings(self.next_deadline)
+        self.waiters = KeyWaiters(self.next_deadline)
         self.sessions = SessionTable()
         self.handlers: dict[type, Callable[[ConnectionId, bytes, Any, float], list[Effect]]] = {
             m.Gather: self.gatherings.arrive,
