@@ -198,7 +198,7 @@ def check_nothing_is_left(state: StoreState) -> None:
     assert not tables.ranks._groups
     assert not tables.ranges._ranges
     assert not tables.watches._watchers
-    assert not tables.gatherings._open
+    assert not tables.rendezvous._open
     assert not tables.waiters.waiting
     assert all(entry.owner is None for entry in tables.keyspace._entries.values())
     invariants.check(state)

@@ -82,23 +82,23 @@ def _watches(state: StoreState) -> None:
 
 def _waiting(state: StoreState) -> None:
     tables = state.tables
-    gatherings, waiters = tables.gatherings, tables.waiters
+    rendezvous_table, waiters = tables.rendezvous, tables.waiters
     arrived = {}
-    for name, gathering in gatherings._open.items():
-        assert gathering.name == name
-        assert 0 < len(gathering.arrivals) < gathering.size
-        for rank, arrival in gathering.arrivals.items():
-            assert 0 <= rank < gathering.size
-            arrived[arrival.connection] = (gathering, rank)
+    for name, rendezvous in rendezvous_table._open.items():
+        assert rendezvous.name == name
+        assert 0 < len(rendezvous.arrivals) < rendezvous.size
+        for rank, arrival in rendezvous.arrivals.items():
+            assert 0 <= rank < rendezvous.size
+            arrived[arrival.connection] = (rendezvous, rank)
             assert tables.next_deadline.at <= arrival.deadline
-    assert gatherings.waiting == arrived
-    assert gatherings._finished_bytes == sum(f.size_bytes for f in gatherings._finished.values())
+    assert rendezvous_table.waiting == arrived
+    assert rendezvous_table._finished_bytes == sum(f.size_bytes for f in rendezvous_table._finished.values())
     by_key = sorted((key, c) for key, connections in waiters._by_key.items() for c in connections)
     assert by_key == sorted((waiter.key, c) for c, waiter in waiters.waiting.items())
     for waiter in waiters.waiting.values():
         assert tables.keyspace.get(waiter.key) is None
         assert tables.next_deadline.at <= waiter.deadline
-    assert not set(waiters.waiting) & set(gatherings.waiting)
+    assert not set(waiters.waiting) & set(rendezvous_table.waiting)
 
 
 def _connections(state: StoreState) -> None:
@@ -106,5 +106,5 @@ def _connections(state: StoreState) -> None:
     channels = set(tables.sessions._by_connection)
     assert not set(state._strangers) & set(state._greeted)
     assert not channels & (set(state._greeted) | set(state._strangers))
-    for busy in (tables.gatherings.waiting, tables.waiters.waiting):
+    for busy in (tables.rendezvous.waiting, tables.waiters.waiting):
         assert set(busy) <= set(state._greeted)

@@ -1,6 +1,6 @@
 """What every Store must do, whatever carries its messages: each test runs in process and over tcp.
 
-Ranks, ranges, gatherings.
+Ranks, ranges, rendezvous.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_the_region_can_be_full(store: Store) -> None:
     store.hold_range("s", 1, deadline=soon())
 
 
-# --- gatherings -----------------------------------------------------------------------------------------------------
+# --- rendezvous -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 65536])

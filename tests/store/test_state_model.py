@@ -187,7 +187,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             assert self.deliver(effects, waiter) == [m.Value(value)]
         self.disconnect(waiter)
 
-    # --- ranks, ranges, watches, gatherings -------------------------------------------------------------------------
+    # --- ranks, ranges, watches, rendezvous -------------------------------------------------------------------------
 
     @rule(number=MEMBERS, group=GROUPS, wanted=st.none() | RANKS, excluded=st.lists(RANKS, max_size=2), value=VALUES)
     def claim(self, number: int, group: str, wanted: int | None, excluded: list[int], value: bytes) -> None:

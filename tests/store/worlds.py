@@ -45,8 +45,8 @@ class InProcessWorld:
         store.vanish()
 
     def wait_for_arrivals(self, count: int) -> None:
-        """Until so many calls wait inside the store for others of their gathering."""
-        wait_until(lambda: len(self._server.state.tables.gatherings.waiting) == count)
+        """Until so many calls wait inside the store for others of their rendezvous."""
+        wait_until(lambda: len(self._server.state.tables.rendezvous.waiting) == count)
 
     def close(self) -> None:
         for store in self._stores:
@@ -75,8 +75,8 @@ class TcpWorld:
         store._channel.close(soon())
 
     def wait_for_arrivals(self, count: int) -> None:
-        """Until so many calls wait inside the store for others of their gathering."""
-        wait_until(lambda: len(self._server.state.tables.gatherings.waiting) == count)
+        """Until so many calls wait inside the store for others of their rendezvous."""
+        wait_until(lambda: len(self._server.state.tables.rendezvous.waiting) == count)
 
     def close(self) -> None:
         for store in self._stores:

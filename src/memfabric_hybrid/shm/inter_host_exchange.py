@@ -1,6 +1,6 @@
 """Between the hosts of one object: the ranks of each host combine in shared memory, one leader per host comes here.
 
-Leaders bring their host's data to a gathering of the store and take everybody's. A gathering that fails has not
+Leaders bring their host's data to a rendezvous of the store and take everybody's. A rendezvous that fails has not
 happened, so its number is used again; one that fails half-way cannot be repeated and ends all exchanges.
 """
 
@@ -16,7 +16,7 @@ from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, Tim
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import Store
 
-PIECE_BYTES = 60 * 1024  # a gathering takes 64 KiB from each; the rest is for the words around the data
+PIECE_BYTES = 60 * 1024  # a rendezvous takes 64 KiB from each; the rest is for the words around the data
 LOOK_AROUND_S = 0.2  # how often a waiting leader asks whether everybody is still there
 
 CheckDepartures = Callable[[], None]
@@ -73,7 +73,7 @@ class InterHostExchange:
         self._hosts = hosts
         self._own_host = own_host
         self._check = check
-        self._number = 0  # of the next gathering
+        self._number = 0  # of the next rendezvous
         self._over: str | None = None
 
     def exchange(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:

@@ -27,7 +27,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
 class _Subgroup(msgspec.Struct):
     size: int
     rank: int
-    number: int = 0  # of the next gathering
+    number: int = 0  # of the next rendezvous
     members: frozenset[int] | None = None  # ranks of the object
     turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
 

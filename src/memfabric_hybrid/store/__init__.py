@@ -1,4 +1,4 @@
-"""The shared tables of a cluster: keys, sessions, watches, ranks, address ranges and gatherings.
+"""The shared tables of a cluster: keys, sessions, watches, ranks, address ranges and rendezvous.
 
 `Store` is the interface, `StoreClient` reaches a `StoreServer` over tcp, `InProcessStore` is the twin without sockets.
 """

@@ -1,4 +1,4 @@
-"""The store as one participant sees it: keys and values with sessions, watches, ranks, address ranges and gatherings.
+"""The store as one participant sees it: keys and values with sessions, watches, ranks, address ranges and rendezvous.
 
 Everything above this layer talks to a `Store`, never to a socket; `StoreClient` (tcp) and `InProcessStore` (twin for
 tests and single-process use) pass one conformance suite. Every call takes a deadline and fails with an exception of

@@ -195,7 +195,7 @@ class Gathered(_Message, tag=73):
 
 
 class Arrived(_Message, tag=74):
-    """A gathering to which nobody brought data, in five bytes whatever its size: the barrier."""
+    """A rendezvous to which nobody brought data, in five bytes whatever its size: the barrier."""
 
     size: int
 

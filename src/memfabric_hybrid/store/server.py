@@ -84,7 +84,7 @@ class _Peer(asyncio.Protocol):
                     self._check_unread()
                 message = decode_request(payload)
                 effects = state.message(self.number, message, now)
-                if effects:  # all but the last member of a gathering cause none
+                if effects:  # all but the last member of a rendezvous cause none
                     server.carry_out(effects)
                 if type(message) is Hello and state.knows(self.number):
                     reader.limit_bytes = MAX_REQUEST_FRAME_BYTES

@@ -58,7 +58,7 @@ class StoreState:
         self._strangers.pop(connection, None)
         self._greeted.pop(connection, None)
         self.tables.waiters.withdraw(connection)
-        self.tables.gatherings.withdraw(connection)
+        self.tables.rendezvous.withdraw(connection)
         session = self.tables.sessions.on(connection)
         return self.tables.end_session(session) if session is not None else []
 
@@ -68,7 +68,7 @@ class StoreState:
             session = self.tables.sessions.on(connection)
             return self._greet(connection, message, now) if session is None else self._on_channel(session, message, now)
         tables = self.tables
-        if connection in tables.gatherings.waiting or connection in tables.waiters.waiting:
+        if connection in tables.rendezvous.waiting or connection in tables.waiters.waiting:
             return self.expel(connection, "a request came before the one before it was answered")
         handler = tables.handlers.get(type(message))
         if handler is None:
@@ -103,9 +103,9 @@ class StoreState:
                 effects.append(Close(connection, f"no Hello within {HELLO_TIMEOUT_S:g} s"))
         if now >= tables.next_deadline.at:
             effects += tables.waiters.expire(now)
-            effects += tables.gatherings.expire(now)
+            effects += tables.rendezvous.expire(now)
             tables.next_deadline.at = min(
-                min(tables.waiters.deadlines(), default=NEVER), min(tables.gatherings.deadlines(), default=NEVER)
+                min(tables.waiters.deadlines(), default=NEVER), min(tables.rendezvous.deadlines(), default=NEVER)
             )
         return effects
 

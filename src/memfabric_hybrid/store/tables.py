@@ -13,7 +13,6 @@ from typing import Any
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotExist
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
-from memfabric_hybrid.store.gatherings import Gatherings
 from memfabric_hybrid.store.keyspace import Entry, Keyspace
 from memfabric_hybrid.store.limits import (
     MAX_EPHEMERAL_BYTES,
@@ -28,6 +27,7 @@ from memfabric_hybrid.store.limits import (
 from memfabric_hybrid.store.next_deadline import NextDeadline
 from memfabric_hybrid.store.ranges import RangeTable
 from memfabric_hybrid.store.ranks import Claim, RankTable
+from memfabric_hybrid.store.rendezvous import RendezvousTable
 from memfabric_hybrid.store.sessions import Session, SessionTable
 from memfabric_hybrid.store.waiters import KeyWaiters, Waiter
 from memfabric_hybrid.store.watches import WatchTable
@@ -46,11 +46,11 @@ class StoreTables:
         self.ranks = RankTable()
         self.ranges = RangeTable()
         self.next_deadline = NextDeadline()
-        self.gatherings = Gatherings(self.next_deadline)
+        self.rendezvous = RendezvousTable(self.next_deadline)
         self.waiters = KeyWaiters(self.next_deadline)
         self.sessions = SessionTable()
         self.handlers: dict[type, Callable[[ConnectionId, bytes, Any, float], list[Effect]]] = {
-            m.Gather: self.gatherings.arrive,
+            m.Gather: self.rendezvous.arrive,
             m.Get: self._get,
             m.Set: self._set,
             m.Wait: self._wait,
@@ -105,7 +105,7 @@ class StoreTables:
         if entry.claim is None:
             return []
         self.ranks.release(*entry.claim)
-        return self.gatherings.rank_gone(*entry.claim)
+        return self.rendezvous.rank_gone(*entry.claim)
 
     def claim(
         self, session: Session, request: m.ClaimRank | m.RestoredClaim, wanted: int | None
@@ -247,7 +247,7 @@ class StoreTables:
             for prefix, sessions, entries in self.watches.drain()
         ]
 
-    # --- requests: ranks, ranges, gatherings ------------------------------------------------------------------------
+    # --- requests: ranks, ranges, rendezvous ------------------------------------------------------------------------
 
     def _claim_rank(
         self, connection: ConnectionId, session_id: bytes, request: m.ClaimRank, now: float

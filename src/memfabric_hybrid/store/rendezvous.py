@@ -1,4 +1,4 @@
-"""Gatherings: all ranks of a (group, round) bring data and get everybody's. Barrier and all-gather are this. Pure.
+"""Rendezvous: all ranks of a (group, round) bring data and get everybody's. Barrier and all-gather are this. Pure.
 
 Hot path: one dictionary look-up per arrival, one Send for the whole group when the last one comes.
 """
@@ -32,7 +32,7 @@ class Arrival(msgspec.Struct, gc=False):  # a Struct, because one is made per me
     data: bytes
 
 
-class Gathering:
+class Rendezvous:
     """`gave_up`: ranks that arrived and whose deadline passed; they are not here, but nobody should look for them."""
 
     __slots__ = ("arrivals", "gave_up", "name", "size")
@@ -56,11 +56,11 @@ class Finished(NamedTuple):
     size_bytes: int
 
 
-class Gatherings:
+class RendezvousTable:
     def __init__(self, next_deadline: NextDeadline) -> None:
         self._next_deadline = next_deadline
-        self._open: dict[Name, Gathering] = {}
-        self.waiting: dict[ConnectionId, tuple[Gathering, int]] = {}
+        self._open: dict[Name, Rendezvous] = {}
+        self.waiting: dict[ConnectionId, tuple[Rendezvous, int]] = {}
         self._finished: dict[str, Finished] = {}
         self._finished_bytes = 0
 
@@ -69,19 +69,19 @@ class Gatherings:
         deadline = now + check_timeout(request.timeout_s)
         name = (request.group, request.round)
         caller = (session, request.call)
-        gathering = self._open.get(name)
-        if gathering is None:
+        rendezvous = self._open.get(name)
+        if rendezvous is None:
             finished = self._finished.get(request.group)
             if finished is not None and finished.round == request.round and _repeats(finished, request, caller):
                 return [Send((connection,), finished.answer)]
-            gathering = self._open[name] = Gathering(name, request.size)
-        elif gathering.size != request.size:
+            rendezvous = self._open[name] = Rendezvous(name, request.size)
+        elif rendezvous.size != request.size:
             raise InvalidParam(
                 f"gather {shown(request.group)} round {request.round}: rank {request.rank} says {request.size} ranks, "
-                f"those before it said {gathering.size}"
+                f"those before it said {rendezvous.size}"
             )
         effects: list[Effect] = []
-        earlier = gathering.arrivals.get(request.rank)
+        earlier = rendezvous.arrivals.get(request.rank)
         if earlier is not None:
             if earlier.caller != caller:
                 raise Duplicated(
@@ -89,12 +89,12 @@ class Gatherings:
                 )
             del self.waiting[earlier.connection]
             effects.append(Close(earlier.connection, "its gather was repeated on a new connection"))
-        gathering.gave_up.discard(request.rank)
-        gathering.arrivals[request.rank] = Arrival(connection, caller, deadline, request.timeout_s, request.data)
-        if len(gathering.arrivals) == gathering.size:
-            effects.append(self._finish(gathering))
+        rendezvous.gave_up.discard(request.rank)
+        rendezvous.arrivals[request.rank] = Arrival(connection, caller, deadline, request.timeout_s, request.data)
+        if len(rendezvous.arrivals) == rendezvous.size:
+            effects.append(self._finish(rendezvous))
         else:
-            self.waiting[connection] = (gathering, request.rank)
+            self.waiting[connection] = (rendezvous, request.rank)
             if deadline < self._next_deadline.at:
                 self._next_deadline.at = deadline
         return effects
@@ -103,57 +103,57 @@ class Gatherings:
         """The connection is gone; so is its arrival."""
         found = self.waiting.pop(connection, None)
         if found is not None:
-            gathering, rank = found
-            self._forget_arrival(gathering, rank)
+            rendezvous, rank = found
+            self._forget_arrival(rendezvous, rank)
 
     def rank_gone(self, group: str, rank: int) -> list[Effect]:
         """Whoever waits for that rank will wait no longer."""
         effects: list[Effect] = []
-        for gathering in [found for found in self._open.values() if found.name[0] == group]:
-            if rank < gathering.size and rank not in gathering.arrivals:
+        for rendezvous in [found for found in self._open.values() if found.name[0] == group]:
+            if rank < rendezvous.size and rank not in rendezvous.arrivals:
                 sentence = (
-                    f"gather {shown(group)} round {gathering.name[1]}: rank {rank} left or died before it arrived"
+                    f"gather {shown(group)} round {rendezvous.name[1]}: rank {rank} left or died before it arrived"
                 )
-                connections = [arrival.connection for arrival in gathering.arrivals.values()]
-                self._drop(gathering)
+                connections = [arrival.connection for arrival in rendezvous.arrivals.values()]
+                self._drop(rendezvous)
                 effects.append(Send(connections, Refused(Code.NOT_CONNECTED, sentence)))
         return effects
 
     def expire(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        for gathering in list(self._open.values()):
-            late = [(rank, arrival) for rank, arrival in gathering.arrivals.items() if arrival.deadline <= now]
+        for rendezvous in list(self._open.values()):
+            late = [(rank, arrival) for rank, arrival in rendezvous.arrivals.items() if arrival.deadline <= now]
             if not late:
                 continue
-            refusals = [_timed_out(gathering, arrival.timeout_s) for _, arrival in late]
+            refusals = [_timed_out(rendezvous, arrival.timeout_s) for _, arrival in late]
             for (rank, arrival), refusal in zip(late, refusals, strict=True):
                 del self.waiting[arrival.connection]
-                gathering.gave_up.add(rank)
-                self._forget_arrival(gathering, rank)
+                rendezvous.gave_up.add(rank)
+                self._forget_arrival(rendezvous, rank)
                 effects.append(Send((arrival.connection,), refusal))
         return effects
 
     def deadlines(self) -> Iterator[float]:
-        return (arrival.deadline for gathering in self._open.values() for arrival in gathering.arrivals.values())
+        return (arrival.deadline for rendezvous in self._open.values() for arrival in rendezvous.arrivals.values())
 
-    def _finish(self, gathering: Gathering) -> Send:
-        self._drop(gathering)
-        arrivals = [gathering.arrivals[rank] for rank in range(gathering.size)]
+    def _finish(self, rendezvous: Rendezvous) -> Send:
+        self._drop(rendezvous)
+        arrivals = [rendezvous.arrivals[rank] for rank in range(rendezvous.size)]
         parts = [arrival.data for arrival in arrivals]
-        answer = Gathered(parts) if any(parts) else Arrived(gathering.size)
-        group, round = gathering.name
+        answer = Gathered(parts) if any(parts) else Arrived(rendezvous.size)
+        group, round = rendezvous.name
         self._remember(group, Finished(round, [arrival.caller for arrival in arrivals], answer, sum(map(len, parts))))
         return Send([arrival.connection for arrival in arrivals], answer)
 
-    def _drop(self, gathering: Gathering) -> None:
-        del self._open[gathering.name]
-        for arrival in gathering.arrivals.values():
+    def _drop(self, rendezvous: Rendezvous) -> None:
+        del self._open[rendezvous.name]
+        for arrival in rendezvous.arrivals.values():
             self.waiting.pop(arrival.connection, None)
 
-    def _forget_arrival(self, gathering: Gathering, rank: int) -> None:
-        del gathering.arrivals[rank]
-        if not gathering.arrivals:
-            del self._open[gathering.name]
+    def _forget_arrival(self, rendezvous: Rendezvous, rank: int) -> None:
+        del rendezvous.arrivals[rank]
+        if not rendezvous.arrivals:
+            del self._open[rendezvous.name]
 
     def _remember(self, group: str, finished: Finished) -> None:
         earlier = self._finished.pop(group, None)  # popped, so that the order of the dictionary is the order of age
@@ -169,13 +169,13 @@ def _repeats(finished: Finished, request: Gather, caller: Caller) -> bool:
     return request.size == len(finished.callers) and finished.callers[request.rank] == caller
 
 
-def _timed_out(gathering: Gathering, timeout_s: float) -> Refused:
-    group, round = gathering.name
-    missing = gathering.missing()
-    gave_up = f" (arrived, but gave up before: {_listed(sorted(gathering.gave_up))})" if gathering.gave_up else ""
+def _timed_out(rendezvous: Rendezvous, timeout_s: float) -> Refused:
+    group, round = rendezvous.name
+    missing = rendezvous.missing()
+    gave_up = f" (arrived, but gave up before: {_listed(sorted(rendezvous.gave_up))})" if rendezvous.gave_up else ""
     return Refused(
         Code.TIMEOUT,
-        f"gather {shown(group)} round {round}: {len(missing)} of {gathering.size} ranks did not arrive "
+        f"gather {shown(group)} round {round}: {len(missing)} of {rendezvous.size} ranks did not arrive "
         f"within {timeout_s:.2f} s: {_listed(missing)}{gave_up}",
     )
 

@@ -1,4 +1,4 @@
-"""The state machine's gatherings: who is told what, and what is remembered."""
+"""The state machine's rendezvous: who is told what, and what is remembered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_memory_of_finished_rounds_is_bounded(bench: Bench) -> None:
     one = bench.member(1)
     for number in range(1000):
         bench.say(one, m.Gather(number, f"g{number}", 0, 0, 1, bytes(64 * 1024), 1.0))
-    finished = bench.state.tables.gatherings._finished
+    finished = bench.state.tables.rendezvous._finished
     assert list(finished) == [f"g{number}" for number in range(744, 1000)]
 
 
