@@ -16,17 +16,17 @@ from memfabric_hybrid import bm
 RANKS = 4
 
 
-def visitor(store_url: str, door: Connection) -> None:
+def other_member(store_url: str, pipe: Connection) -> None:
     check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     with bm.create(0, local_dram_size=2 << 20) as pool:
         check(pool.join())
-        door.recv()  # stays until somebody knocks
+        pipe.recv()  # stays until it is told to leave
     bm.uninitialize()
 
 
 def invite(store_url: str) -> tuple[BaseProcess, Connection]:
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=visitor, args=(store_url, theirs), daemon=True)
+    process = spawn.Process(target=other_member, args=(store_url, theirs), daemon=True)
     process.start()
     return process, ours
 
@@ -46,10 +46,10 @@ def main(store_url: str) -> int:
         code = pool.copy_data(page.ctypes.data, target, page.nbytes, bm.BmCopyType.H2G)
         print(f"copy to the dead: {code}, {mf.get_and_clear_last_err_msg()}")
 
-        newcomer, door = invite(store_url)
+        newcomer, pipe = invite(store_url)
         print(f"{events.get(timeout=20)}, which is the newcomer")
         check(pool.copy_data(page.ctypes.data, target, page.nbytes, bm.BmCopyType.H2G))
-        door.send("knock")
+        pipe.send("leave")
         print(events.get(timeout=20))
         newcomer.join(20)
     bm.uninitialize()

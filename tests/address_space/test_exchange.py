@@ -128,14 +128,14 @@ def test_late_answer_is_not_taken_for_the_next_one(houses: Callable[[int], House
     given_up = threading.Event()
 
     def slow_neighbour() -> None:
-        visitor = puppet.accept()
-        first = visitor.recv(MAX_PACKET)
+        peer = puppet.accept()
+        first = peer.recv(MAX_PACKET)
         assert given_up.wait(10)
         late = first[:8] + encode(NotHere())
         with memory_file(b"late") as fd:
-            socket.send_fds(visitor, [late], [fd])
-        second = visitor.recv(MAX_PACKET)
-        visitor.send(second[:8] + encode(Done()))
+            socket.send_fds(peer, [late], [fd])
+        second = peer.recv(MAX_PACKET)
+        peer.send(second[:8] + encode(Done()))
 
     with beside(slow_neighbour):
         assert me.ask(puppet.neighbour, timeout_s=0.2) == [None]
@@ -168,11 +168,11 @@ def test_neighbour_that_answers_nonsense_is_dropped(
     me = houses(MINE)
 
     def nonsense() -> None:
-        visitor = puppet.accept()
-        head = visitor.recv(MAX_PACKET)[:8]
+        peer = puppet.accept()
+        head = peer.recv(MAX_PACKET)[:8]
         with memory_file(b"x") as fd:
-            socket.send_fds(visitor, [answer.replace(b"12345678", head)], [fd])
-        visitor.close()
+            socket.send_fds(peer, [answer.replace(b"12345678", head)], [fd])
+        peer.close()
 
     with beside(nonsense):
         assert me.ask(puppet.neighbour, timeout_s=2) == [None]
@@ -201,9 +201,9 @@ def test_death_under_an_open_question_is_told(houses: Callable[[int], House], pu
     me = houses(MINE)
 
     def die_instead_of_answering() -> None:
-        visitor = puppet.accept()
-        visitor.recv(MAX_PACKET)
-        visitor.close()
+        peer = puppet.accept()
+        peer.recv(MAX_PACKET)
+        peer.close()
 
     with beside(die_instead_of_answering):
         assert me.ask(puppet.neighbour, timeout_s=5) == [None]
@@ -216,9 +216,9 @@ def test_death_before_the_next_question_is_told_once(houses: Callable[[int], Hou
     me = houses(MINE)
 
     def answer_and_die() -> None:
-        visitor = puppet.accept()
-        visitor.send(visitor.recv(MAX_PACKET)[:8] + encode(Done()))
-        visitor.close()
+        peer = puppet.accept()
+        peer.send(peer.recv(MAX_PACKET)[:8] + encode(Done()))
+        peer.close()
 
     for number in (1, 2, 3):
         me.told.clear()

@@ -1,4 +1,4 @@
-"""The exchange's door: processes of other users and nonsense are not heard, and harm nobody."""
+"""The exchange's socket: processes of other users and nonsense are not heard, and harm nobody."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
 from memfabric_hybrid.address_space.packets import MAX_FDS
-from support.neighbours import THEIRS, House, knock, memory_file, share
+from support.neighbours import THEIRS, House, connect_to, memory_file, share
 
 pytestmark = pytest.mark.plain_user
 
@@ -29,16 +29,16 @@ NO_TEXT = b"\0" * 8 + b"\x91\xa1\x80"  # a tag that is not UTF-8
 
 @example(packet=NO_TEXT)
 @given(packet=st.one_of(st.binary(max_size=60), st.binary(min_size=9, max_size=300).map(lambda b: b"\0" * 8 + b)))
-def test_nonsense_at_the_door_harms_nobody(packet: bytes) -> None:
+def test_nonsense_on_the_socket_harms_nobody(packet: bytes) -> None:
     house = House(MINE)
     try:
-        with knock(house) as visitor, memory_file(b"x") as fd:
-            socket.send_fds(visitor, [packet or b"\0"], [fd] * 3)
-            assert visitor.recv(100) == b"", "the connection is over"
-        with knock(house) as visitor:
+        with connect_to(house) as peer, memory_file(b"x") as fd:
+            socket.send_fds(peer, [packet or b"\0"], [fd] * 3)
+            assert peer.recv(100) == b"", "the connection is over"
+        with connect_to(house) as peer:
             request = Withdraw("bm/0", 1, THEIRS, 1)
-            visitor.send(struct.pack("!Q", 5) + encode(request))
-            assert visitor.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
+            peer.send(struct.pack("!Q", 5) + encode(request))
+            assert peer.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
         assert house.heard == [request]
     finally:
         house.close()
@@ -47,39 +47,39 @@ def test_nonsense_at_the_door_harms_nobody(packet: bytes) -> None:
 def test_packet_that_is_too_large_or_cut_off(houses: Callable[[int], House]) -> None:
     house = houses(MINE)
     good = encode(Offer("n" * (MAX_PACKET - 100), share(THEIRS)))
-    with knock(house) as visitor:
-        visitor.send(b"\0" * 8 + good[:-1])
-        assert visitor.recv(100) == b""
-    with knock(house) as visitor:
-        visitor.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET, share(THEIRS))))
-        assert visitor.recv(100) == b""
+    with connect_to(house) as peer:
+        peer.send(b"\0" * 8 + good[:-1])
+        assert peer.recv(100) == b""
+    with connect_to(house) as peer:
+        peer.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET, share(THEIRS))))
+        assert peer.recv(100) == b""
     assert house.heard == []
 
 
 def test_most_descriptors_that_the_kernel_takes(houses: Callable[[int], House]) -> None:
     house = houses(MINE)
-    with knock(house) as visitor, memory_file(b"x") as fd:
-        socket.send_fds(visitor, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
-        assert visitor.recv(MAX_PACKET)
+    with connect_to(house) as peer, memory_file(b"x") as fd:
+        socket.send_fds(peer, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
+        assert peer.recv(MAX_PACKET)
     assert house.seen == [b"x"] * MAX_FDS
 
 
-def test_visitor_that_does_not_read_its_answers_holds_nobody_up(houses: Callable[[int], House]) -> None:
+def test_peer_that_does_not_read_its_answers_holds_nobody_up(houses: Callable[[int], House]) -> None:
     """It is dropped when its socket is full: the exchange's thread waits for nobody."""
     house, other = houses(MINE), houses(THEIRS)
     question = b"\0" * 8 + encode(Withdraw("bm/0", 1, 3003, 1))
-    with knock(house) as visitor:
+    with connect_to(house) as peer:
         with suppress(BrokenPipeError, ConnectionResetError):
             while True:
-                visitor.send(question)
+                peer.send(question)
         assert other.ask(house.neighbour()) == [Accept(share(MINE))]
 
 
-def test_visitor_that_says_nothing_holds_nobody_up(houses: Callable[[int], House]) -> None:
+def test_peer_that_says_nothing_holds_nobody_up(houses: Callable[[int], House]) -> None:
     house, other = houses(MINE), houses(THEIRS)
     with ExitStack() as stack:
         for _ in range(50):
-            stack.enter_context(knock(house))
+            stack.enter_context(connect_to(house))
         assert other.ask(house.neighbour()) == [Accept(share(MINE))]
     assert house.lost == [], "who has said nothing cannot be lost"
 
@@ -88,12 +88,12 @@ STRANGER = """
 import os, socket, sys
 os.setgid(65534)
 os.setuid(65534)
-visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-visitor.settimeout(5)
-visitor.connect("\\0" + sys.argv[1])
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.settimeout(5)
+peer.connect("\\0" + sys.argv[1])
 try:
-    visitor.send(bytes.fromhex(sys.argv[2]))
-    print(visitor.recv(100))
+    peer.send(bytes.fromhex(sys.argv[2]))
+    print(peer.recv(100))
 except ConnectionError as error:
     print(b"")
 """
@@ -101,13 +101,13 @@ FOREIGN_DOOR = """
 import os, socket, sys
 os.setgid(65534)
 os.setuid(65534)
-door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-door.bind("\\0" + sys.argv[1])
-door.listen()
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("\\0" + sys.argv[1])
+listener.listen()
 print("open", flush=True)
-visitor = door.accept()[0]
-visitor.settimeout(5)
-print(visitor.recv(100), flush=True)
+peer = listener.accept()[0]
+peer.settimeout(5)
+print(peer.recv(100), flush=True)
 """
 root_only = pytest.mark.needs_root("only root can start processes of other users")
 

@@ -60,7 +60,7 @@ def test_neighbour_of_a_member_without_descriptors_is_told(store_url: str, worke
             assert cluster.call(index, "write", 1 - index, 0, b"whole again") == (0, "")
 
 
-def test_many_who_knock_at_a_member_without_descriptors(store_url: str, workers: Workers) -> None:
+def test_many_who_connect_to_a_member_without_descriptors(store_url: str, workers: Workers) -> None:
     """More than its spare one: those who get no answer are answered when it has some again."""
     with workers(5) as cluster:
         assert cluster.call(4, "enter", store_url, 4, start_store_only=True) == (0, "")  # it needs descriptors, too

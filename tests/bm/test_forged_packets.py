@@ -49,7 +49,7 @@ def member(store_url: str) -> Iterator[BigMemory]:
 
 
 @contextmanager
-def door() -> Iterator[socket.socket]:
+def connected() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
         stranger.settimeout(20)
         stranger.connect("\0" + runtime.current_node().member.exchange_name)
@@ -84,11 +84,11 @@ def check_whole(pool: BigMemory) -> None:
 @pytest.mark.parametrize("secret", [b"", b"0" * 16])
 def test_nobody_speaks_for_a_living_rank(member: BigMemory, secret: bytes) -> None:
     life = instance_of(1)
-    with door() as stranger:
+    with connected() as stranger:
         answer = say(stranger, Withdraw("bm/0", 1, life, 1 << 40, "of its own accord", secret))
         assert isinstance(answer, Refuse)
         assert "cannot prove it" in answer.sentence
-    with door() as stranger, memory_file(b"forged") as file:
+    with connected() as stranger, memory_file(b"forged") as file:
         answer = say(stranger, Offer("bm/0", share_of(1, life, 1 << 40), secret), file)
         assert isinstance(answer, Refuse)
     check_whole(member)  # also after the stranger has hung up, which would be the death of whom it spoke for
@@ -98,7 +98,7 @@ def test_nobody_speaks_for_this_rank(member: BigMemory) -> None:
     """Neither its memory nor its life is anybody else's to give away."""
     ours = runtime.current_node().member
     for secret in (b"", ours.secret):
-        with door() as stranger:
+        with connected() as stranger:
             assert isinstance(say(stranger, Withdraw("bm/0", 0, ours.instance, 1 << 40, "", secret)), Refuse)
             assert isinstance(say(stranger, Offer("bm/0", share_of(0, 4711), secret)), Refuse)
     check_whole(member)
@@ -106,7 +106,7 @@ def test_nobody_speaks_for_this_rank(member: BigMemory) -> None:
 
 def test_rank_that_the_store_does_not_show_is_refused(member: BigMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memfabric_hybrid.address_space.exchange.JUDGED_WITHIN_S", 0.1)
-    with door() as stranger, memory_file(b"forged") as file:
+    with connected() as stranger, memory_file(b"forged") as file:
         answer = say(stranger, Offer("bm/0", share_of(2, 4711), b"0" * 16), file)
         assert isinstance(answer, Refuse)
         assert "the store does not show rank 2" in answer.sentence
@@ -116,7 +116,7 @@ def test_rank_that_the_store_does_not_show_is_refused(member: BigMemory, monkeyp
 
 @pytest.mark.parametrize("rank", [-1, 1024, 1 << 32, 1 << 63])
 def test_ranks_that_cannot_be(member: BigMemory, rank: int) -> None:
-    with door() as stranger:
+    with connected() as stranger:
         stranger.send(HEAD + encode(Withdraw("bm/0", rank, 4711, 1)))
         assert stranger.recv(100) == b"", "the connection is over"
     check_whole(member)
@@ -129,7 +129,7 @@ def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str)
     unsealed = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(unsealed, 2 * MIB)
-        with door() as neighbour:
+        with connected() as neighbour:
             answer = say(neighbour, Offer("bm/0", share_of(1, life, 1 << 40), secret), unsealed)
             assert isinstance(answer, Refuse)
             assert "can still be cut" in answer.sentence
@@ -141,7 +141,7 @@ def test_true_member_is_believed(member: BigMemory) -> None:
     """The control of all tests above: the same words with the right secret do what they say."""
     [pool] = runtime.current_node().pools()
     secret = pool._participants.facts[1].secret
-    with door() as neighbour:
+    with connected() as neighbour:
         assert say(neighbour, Withdraw("bm/0", 1, *pool.stamps()[1], "", secret)) == Done()
     byte = ctypes.create_string_buffer(1)
     place = member.peer_rank_ptr(1, BmMemType.HOST)

@@ -43,7 +43,7 @@ def test_group_events_go_on_after_a_handler_that_exits(store_url: str, workers: 
     assert heard == [(1, "JOIN_EVENT"), (1, "LEAVE_EVENT")]
 
 
-def test_refused_visitor_and_a_closed_standard_error(
+def test_refused_peer_and_a_closed_standard_error(
     store_url: str, workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal is logged, the log cannot be written, and the exchange goes on: it notices a death."""
@@ -61,10 +61,10 @@ def test_refused_visitor_and_a_closed_standard_error(
         with monkeypatch.context() as broken:
             broken.setattr(sys, "stderr", closed)
             broken.setattr(exchange, "check_user", refuse)
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
-                visitor.settimeout(LONG_S)
-                visitor.connect("\0" + member.exchange_name)
-                assert visitor.recv(1) == b""
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+                peer.settimeout(LONG_S)
+                peer.connect("\0" + member.exchange_name)
+                assert peer.recv(1) == b""
         cluster.kill(0)
         pool_worker.wait_for_view([0])
     assert runtime.current_node().exchange._thread._thread.is_alive()

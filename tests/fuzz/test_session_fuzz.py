@@ -59,10 +59,10 @@ def still_works(engine: mf.TransferEngine, memory: bytearray, turn: int) -> None
     """An engine that has never spoken to it before attaches and writes."""
     data = struct.pack("<Q", turn)
     source = ctypes.create_string_buffer(data, 8)
-    with mf.TransferEngine() as visitor:
-        assert visitor.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+    with mf.TransferEngine() as initiator:
+        assert initiator.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
         place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        code = visitor.transfer_sync_write(engine.session_id, ctypes.addressof(source), place, 8)
+        code = initiator.transfer_sync_write(engine.session_id, ctypes.addressof(source), place, 8)
         assert code == 0, mf.get_last_err_msg()
     assert memory == data
 

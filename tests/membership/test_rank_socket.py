@@ -69,9 +69,9 @@ def test_name_is_held_by_the_living_the_stopped_included(name: str, ending: sign
 
 
 def test_credentials_are_the_kernels(name: str) -> None:
-    with rank_socket.bind(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
-        visitor.connect("\0" + name)
-        assert peer_credentials(visitor) == (os.getpid(), os.geteuid())
+    with rank_socket.bind(name) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+        peer.connect("\0" + name)
+        assert peer_credentials(peer) == (os.getpid(), os.geteuid())
         accepted = listener.accept()[0]
         assert peer_credentials(accepted) == (os.getpid(), os.geteuid())
         accepted.close()

@@ -54,11 +54,11 @@ class InProcessWorld:
 
 
 class TcpWorld:
-    has_door = False
+    has_local_socket = False
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._server = StoreServer(url, has_door=self.has_door)
+        self._server = StoreServer(url, has_local_socket=self.has_local_socket)
         self._server.start()
         self._stores: list[StoreClient] = []
 
@@ -84,15 +84,15 @@ class TcpWorld:
         self._server.stop()
 
 
-class DoorWorld(TcpWorld):
-    has_door = True
+class LocalSocketWorld(TcpWorld):
+    has_local_socket = True
 
 
 World = InProcessWorld | TcpWorld
 WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {
     "in_process": InProcessWorld,
     "tcp": TcpWorld,
-    "door": DoorWorld,
+    "local_socket": LocalSocketWorld,
 }
 
 

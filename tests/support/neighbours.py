@@ -118,8 +118,8 @@ def beside(target: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def knock(house: House) -> socket.socket:
-    visitor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    visitor.settimeout(5)
-    visitor.connect("\0" + house.name)
-    return visitor
+def connect_to(house: House) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    peer.settimeout(5)
+    peer.connect("\0" + house.name)
+    return peer

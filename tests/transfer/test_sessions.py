@@ -28,10 +28,10 @@ def can_reach(engine: mf.TransferEngine, session: str) -> None:
     """A write and a read through the session, byte by byte."""
     target, source = bytearray(8), ctypes.create_string_buffer(b"12345678", 8)
     must(engine.register(target))
-    with mf.TransferEngine() as visitor:
-        must(visitor.initialize(None, "127.0.0.1:0", "Prefill", 0))
+    with mf.TransferEngine() as initiator:
+        must(initiator.initialize(None, "127.0.0.1:0", "Prefill", 0))
         address = ctypes.addressof(ctypes.c_char.from_buffer(target))
-        must(visitor.transfer_sync_write(session, ctypes.addressof(source), address, 8))
+        must(initiator.transfer_sync_write(session, ctypes.addressof(source), address, 8))
         assert target == b"12345678"
     must(engine.unregister(target))
 

@@ -283,11 +283,11 @@ class Exchange:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._pause(error)
-            return  # otherwise whoever knocked is gone already
+            return  # otherwise whoever connected is gone already
         try:
             check_user(sock)
         except OSError as error:
-            log.warning("refused a process at the door: %s", error)
+            log.warning("refused a process that connected: %s", error)
             sock.close()
             return
         with self._lock:
@@ -409,7 +409,7 @@ class Exchange:
 
     @property
     def awaits_news(self) -> bool:
-        """Whether somebody waits at our door for what the store will say about it. Any thread."""
+        """Whether somebody waits for us to learn what the store will say about it. Any thread."""
         return bool(self._waiting)
 
     # ---- ending ----------------------------------------------------------------------------------------------------

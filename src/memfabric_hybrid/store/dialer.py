@@ -14,7 +14,7 @@ from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut, resource_failure
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
-from memfabric_hybrid.store.door import knock
+from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
@@ -32,8 +32,8 @@ def pauses_s() -> Iterator[float]:
         pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
 
 
-class Acquaintance(NamedTuple):
-    """A store that was met at its address; its door may be open to us."""
+class KnownStore(NamedTuple):
+    """A store that was met at its address; its local socket may be open to us."""
 
     url: StoreUrl
     incarnation: str
@@ -53,7 +53,7 @@ class Dialer:
         self._hook_lock = threading.Lock()  # two threads must not try to start the same server
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
         self._dialing: set[socket.socket] = set()
-        self._met: Acquaintance | None = None
+        self._met: KnownStore | None = None
         self.point_at(url)
 
     def point_at(self, url: StoreUrl) -> None:
@@ -89,12 +89,12 @@ class Dialer:
         if self._trouble and with_hook:
             self._call_hook()
         self._trouble = True
-        connection = self._at_door(until) if role == m.REQUESTS else None
+        connection = self._at_local_socket(until) if role == m.REQUESTS else None
         if connection is None:
             connection = self._at_address(role, until)
-            if role == m.REQUESTS and (at_door := self._at_door(until)) is not None:
+            if role == m.REQUESTS and (local := self._at_local_socket(until)) is not None:
                 connection.close()
-                connection = at_door
+                connection = local
         self._trouble = False
         return connection
 
@@ -140,7 +140,7 @@ class Dialer:
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
-            self._met = Acquaintance(url, connection.incarnation, connection.peer_name)
+            self._met = KnownStore(url, connection.incarnation, connection.peer_name)
             return connection
         try:
             raise failure
@@ -154,10 +154,10 @@ class Dialer:
             signal_handlers.pass_on(error)
             raise resource_failure(f"store {self.url} cannot be reached", error) from error
 
-    def _at_door(self, until: float) -> Connection | None:
-        """None: we have not met the store yet, or there is no door for us; its address is always good enough."""
+    def _at_local_socket(self, until: float) -> Connection | None:
+        """None: we have not met the store yet, or it has no local socket for us; its address always serves as well."""
         met = self._met
-        if met is None or met.url != self.url or (dialing := knock(met.incarnation)) is None:
+        if met is None or met.url != self.url or (dialing := connect_local(met.incarnation)) is None:
             return None
         try:
             with self._abortable(dialing):
@@ -165,7 +165,7 @@ class Dialer:
                 if connection.incarnation != met.incarnation:
                     raise ConnectionLost(f"behind it is store {connection.incarnation}")
         except (ConnectionLost, AnswerLate) as error:
-            _log.info("store %s: its door on this host is of no use: %s", met.url, str(error) or "no answer")
+            _log.info("store %s: its local socket on this host is of no use: %s", met.url, str(error) or "no answer")
             return None
         return connection
 

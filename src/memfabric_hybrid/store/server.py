@@ -20,11 +20,11 @@ from memfabric_hybrid import clock, descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
 from memfabric_hybrid.service_thread import ServiceThread
-from memfabric_hybrid.store.door import open_door
 from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.listeners import listen
+from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import Hello, Refused, decode_request, framed
 from memfabric_hybrid.store.state import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
@@ -116,8 +116,8 @@ class _Peer(asyncio.Protocol):
 class StoreServer:
     """`start()` returns when the address is bound and served; `stop()` when everything has ended."""
 
-    def __init__(self, url: StoreUrl | str, *, has_door: bool = True) -> None:
-        self._has_door = has_door  # for clients of this host
+    def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True) -> None:
+        self._has_local_socket = has_local_socket  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
         self.state = StoreState(secrets.token_hex(8))
         self.tables = self.state.tables
@@ -137,8 +137,8 @@ class StoreServer:
         if self._thread is not None:
             raise RepeatInvoke(f"store server {self.url} was started before")
         self._listeners = listen(self.url)
-        if self._has_door:
-            self._add_door()
+        if self._has_local_socket:
+            self._add_local_socket()
         descriptors.allow_enough()
         with descriptors.streams_occupied():
             self._loop = _new_loop()
@@ -163,11 +163,11 @@ class StoreServer:
             if not thread.join(Deadline(STOP_S)):
                 _log.error("store %s: its thread has not ended within %g s; it is left behind", self.url, STOP_S)
 
-    def _add_door(self) -> None:
+    def _add_local_socket(self) -> None:
         try:
-            self._listeners.append(open_door(self.state.incarnation))
+            self._listeners.append(listen_local(self.state.incarnation))
         except OSError as error:
-            _log.warning("store %s: no side door (%s); clients of this host use its address", self.url, error)
+            _log.warning("store %s: no local socket (%s); clients of this host use its address", self.url, error)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: let go of the descriptors, so that what the parent closes is closed.

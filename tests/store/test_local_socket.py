@@ -1,4 +1,4 @@
-"""The store's side door: who comes through it, and that it never makes anything worse."""
+"""The store's local socket: who uses it, and that it never makes anything worse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from memfabric_hybrid.store import StoreClient, StoreServer
-from memfabric_hybrid.store.door import open_door
+from memfabric_hybrid.store.local_socket import listen_local
 from store.worlds import soon
 from support.ports import reserved_port
 
@@ -32,8 +32,8 @@ server.stop()
 
 
 @pytest.fixture
-def doorless(store_url: str) -> Iterator[StoreServer]:
-    server = StoreServer(store_url, has_door=False)
+def without_local_socket(store_url: str) -> Iterator[StoreServer]:
+    server = StoreServer(store_url, has_local_socket=False)
     server.start()
     yield server
     server.stop()
@@ -47,7 +47,7 @@ def family_of(client: StoreClient) -> socket.AddressFamily:
     return connection._socket.family
 
 
-def test_clients_of_this_host_come_through_the_door(server: StoreServer) -> None:
+def test_clients_of_this_host_use_the_local_socket(server: StoreServer) -> None:
     with StoreClient(server.url) as client:
         assert family_of(client) == socket.AF_UNIX
         assert client.peer_name(deadline=soon()) == f"127.0.0.1:{server.url.port}", "still its address"
@@ -60,12 +60,12 @@ def test_clients_that_count_as_another_host_do_not(server: StoreServer, monkeypa
         assert family_of(client) == socket.AF_INET
 
 
-def test_store_without_a_door(doorless: StoreServer) -> None:
-    with StoreClient(doorless.url) as client:
+def test_store_without_a_local_socket(without_local_socket: StoreServer) -> None:
+    with StoreClient(without_local_socket.url) as client:
         assert family_of(client) == socket.AF_INET
 
 
-def test_door_of_the_next_store_at_the_address(server: StoreServer) -> None:
+def test_local_socket_of_the_next_store_at_the_address(server: StoreServer) -> None:
     with StoreClient(server.url) as client:
         assert family_of(client) == socket.AF_UNIX
         server.stop()
@@ -76,7 +76,7 @@ def test_door_of_the_next_store_at_the_address(server: StoreServer) -> None:
 
 
 @root_only
-def test_door_of_another_user_is_not_entered(store_url: str) -> None:
+def test_local_socket_of_another_user_is_not_used(store_url: str) -> None:
     command = [sys.executable, "-c", SERVER_OF_ANOTHER_USER, store_url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -89,30 +89,30 @@ def test_door_of_another_user_is_not_entered(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("words", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_useless_door_is_left_for_the_address(doorless: StoreServer, words: bytes) -> None:
-    with open_door(doorless.state.incarnation) as door:
-        door.setblocking(True)
+def test_useless_local_socket_is_left_for_the_address(without_local_socket: StoreServer, words: bytes) -> None:
+    with listen_local(without_local_socket.state.incarnation) as listener:
+        listener.setblocking(True)
 
         def answer() -> None:
-            visitor, _ = door.accept()
-            with visitor:
-                visitor.recv(1000)
-                visitor.sendall(words)
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(words)
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with StoreClient(doorless.url) as client:
+        with StoreClient(without_local_socket.url) as client:
             assert family_of(client) == socket.AF_INET
         thread.join()
 
 
-def test_another_store_behind_the_door_is_not_entered(doorless: StoreServer) -> None:
+def test_another_store_behind_the_local_socket_is_not_used(without_local_socket: StoreServer) -> None:
     """It cannot happen by itself, names being random; it must not matter if it does."""
     with reserved_port() as port:
         other = StoreServer(f"tcp://127.0.0.1:{port}")
-        its_own, other.state.incarnation = other.state.incarnation, doorless.state.incarnation
+        its_own, other.state.incarnation = other.state.incarnation, without_local_socket.state.incarnation
         other.start()
         other.state.incarnation = its_own
-        with StoreClient(doorless.url) as client:
+        with StoreClient(without_local_socket.url) as client:
             assert family_of(client) == socket.AF_INET
         other.stop()
