@@ -98,7 +98,7 @@ def test_event_thread_that_fails_takes_its_pools_along(store_url: str, workers: 
         cluster.call(0, "take_part", store_url)
         pool_worker.take_part(store_url)
         store = runtime.current_node().member.store
-        store._channel.watchings.deliver = exit_now  # type: ignore[method-assign]
+        store._channel.watch_callbacks.deliver = exit_now  # type: ignore[method-assign]
         cluster.call(1, "take_part", store_url)  # which the store tells us
         wait_until(lambda: pool_worker.write(1, 0, b"x")[0] != 0)
         code, sentence = pool_worker.write(1, 0, b"x")

@@ -227,7 +227,7 @@ LOCKS = {
     "closing": "client._dialer.closing._cond",
     "hook": "client._dialer._hook_lock",
     "channel": "client._channel._changed",
-    "watchings": "client._channel.watchings._lock",
+    "watch_callbacks": "client._channel.watch_callbacks._lock",
     "hosting": "hosting._lock",
 }
 HOLDING = """

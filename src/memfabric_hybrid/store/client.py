@@ -29,7 +29,7 @@ from memfabric_hybrid.store.limits import (
 from memfabric_hybrid.store.participant import Participant, gathered_parts
 from memfabric_hybrid.store.session_events import SessionEvent
 from memfabric_hybrid.store.url import StoreUrl, parse_url
-from memfabric_hybrid.store.watchings import Watching
+from memfabric_hybrid.store.watch_callbacks import WatchRegistration
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
 FAREWELL_S = 1.0
@@ -75,23 +75,23 @@ class StoreClient(Participant):
     def watch(self, prefix: str, callback: WatchCallback, *, deadline: Deadline) -> Watch:
         check_prefix(prefix)
         number = next(self._numbers)
-        watching = Watching(prefix, callback)
+        registration = WatchRegistration(prefix, callback)
         self._channel.ready(deadline)
-        self._channel.watchings.add(number, watching)
+        self._channel.watch_callbacks.add(number, registration)
         try:
             self._ask(m.StartWatch(number, prefix), deadline)
-            if not watching.has_snapshot.wait(deadline.remaining_s()):
+            if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
-            if watching.given_up:
+            if registration.given_up:
                 self._channel.check_serving()
         except BaseException:
-            self._channel.watchings.remove(number)
+            self._channel.watch_callbacks.remove(number)
             raise
         return _ClientWatch(self, number)
 
     def end_watch(self, number: int) -> None:
         """Best effort towards the store: a store that cannot be told has forgotten the watch, or will."""
-        self._channel.watchings.remove(number)
+        self._channel.watch_callbacks.remove(number)
         self._tell(m.EndWatch(number))
 
     def update_url(self, url: StoreUrl) -> None:

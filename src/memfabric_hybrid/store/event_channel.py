@@ -27,7 +27,7 @@ from memfabric_hybrid.store.session_events import (
     SessionRestored,
 )
 from memfabric_hybrid.store.session_records import SessionRecords
-from memfabric_hybrid.store.watchings import Watchings
+from memfabric_hybrid.store.watch_callbacks import WatchCallbacks
 
 HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore
 BEATS_PER_TIMEOUT = 5
@@ -54,7 +54,7 @@ class EventChannel:
         heartbeat_factory: HeartbeatFactory,
         on_session: Callable[[SessionEvent], None] | None,
     ) -> None:
-        self.watchings = Watchings()
+        self.watch_callbacks = WatchCallbacks()
         self.records = SessionRecords()
         self._dialer = dialer
         self._interval_ms = max(1, int(heartbeat_timeout_s * 1000 / BEATS_PER_TIMEOUT))
@@ -132,7 +132,7 @@ class EventChannel:
 
     def give_up(self) -> None:
         """The dialer is closed already: nobody waits for us any more, and the thread does not dial again."""
-        self.watchings.give_up()
+        self.watch_callbacks.give_up()
         with self._changed:
             self._changed.notify_all()
 
@@ -153,7 +153,7 @@ class EventChannel:
         """In a forked child: there is no thread here; close our copies of the socket; the heartbeat has one."""
         self._heartbeat = None
         self._changed = threading.Condition()
-        self.watchings.abandon_after_fork()
+        self.watch_callbacks.abandon_after_fork()
         self._thread = None
         if self._connection is not None:
             self._connection.close()
@@ -167,7 +167,7 @@ class EventChannel:
             self._failure = reason
             self._retired = True
             self._changed.notify_all()
-        self.watchings.give_up()
+        self.watch_callbacks.give_up()
         if connection is not None:
             self._let_go(connection)
         self._report(SessionFailed(reason))
@@ -206,7 +206,7 @@ class EventChannel:
                 raise ConnectionLost("the client is closed")
             self._connection = connection
             self._generation += 1
-            restore = self.records.restore_message(self._known_revision, self.watchings.prefixes())
+            restore = self.records.restore_message(self._known_revision, self.watch_callbacks.prefixes())
         if not self._was_ready and restore == NOTHING:
             self._was_ready = True
             return connection, SessionConnected(connection.incarnation)
@@ -239,7 +239,7 @@ class EventChannel:
                 if not isinstance(push, (m.WatchSnapshot, m.Changed)):
                     return f"the store sent {type(push).__name__} on the event channel"
                 self.saw_revision(push.revision)
-                self.watchings.deliver(push, connection.incarnation)
+                self.watch_callbacks.deliver(push, connection.incarnation)
         except ConnectionLost as lost:
             return str(lost)
 

@@ -21,7 +21,7 @@ from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallb
 from memfabric_hybrid.store.limits import MAX_TIMEOUT_S, SESSION_ID_BYTES, check_prefix
 from memfabric_hybrid.store.participant import Participant
 from memfabric_hybrid.store.state import StoreState
-from memfabric_hybrid.store.watchings import Watching, Watchings
+from memfabric_hybrid.store.watch_callbacks import WatchCallbacks, WatchRegistration
 
 JOIN_S = 1.0
 TICK_S = 0.001  # pause between looks at the clock when a deadline has just passed
@@ -82,7 +82,7 @@ class InProcessStore(Participant):
         super().__init__()
         self._server = server
         self._session = secrets.token_bytes(SESSION_ID_BYTES)
-        self._watchings = Watchings()
+        self._watch_callbacks = WatchCallbacks()
         self._lock = threading.Lock()
         self._closed = False
         self._asking: set[ConnectionId] = set()  # connections of calls under way
@@ -92,19 +92,19 @@ class InProcessStore(Participant):
     def watch(self, prefix: str, callback: WatchCallback, *, deadline: Deadline) -> Watch:
         check_prefix(prefix)
         number = next(self._numbers)
-        watching = Watching(prefix, callback)
-        self._watchings.add(number, watching)
+        registration = WatchRegistration(prefix, callback)
+        self._watch_callbacks.add(number, registration)
         try:
             self._ask(m.StartWatch(number, prefix), deadline)
-            if not watching.has_snapshot.wait(deadline.remaining_s()):
+            if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
         except BaseException:
-            self._watchings.remove(number)
+            self._watch_callbacks.remove(number)
             raise
         return _InProcessWatch(self, number)
 
     def end_watch(self, number: int) -> None:
-        self._watchings.remove(number)
+        self._watch_callbacks.remove(number)
         if not self._closed:
             self._ask(m.EndWatch(number), Deadline(0))
 
@@ -173,7 +173,7 @@ class InProcessStore(Participant):
     def _deliver(self, inbox: Inbox) -> None:
         while (message := inbox.get()) is not None:
             if isinstance(message, (m.WatchSnapshot, m.Changed)):
-                self._watchings.deliver(message, self._server.state.incarnation)
+                self._watch_callbacks.deliver(message, self._server.state.incarnation)
 
 
 class _InProcessWatch(Watch):

@@ -9,7 +9,7 @@ from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.interface import WatchCallback, WatchUpdate
 
 
-class Watching:
+class WatchRegistration:
     """One watch. `has_snapshot` is set when the callback has seen the first one, or when there will be none."""
 
     def __init__(self, prefix: str, callback: WatchCallback) -> None:
@@ -35,51 +35,51 @@ class Watching:
             self.has_snapshot.set()
 
 
-class Watchings:
+class WatchCallbacks:
     """Any thread adds and removes, the event thread delivers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watchings: dict[int, Watching] = {}
+        self._registrations: dict[int, WatchRegistration] = {}
 
-    def add(self, number: int, watching: Watching) -> None:
+    def add(self, number: int, registration: WatchRegistration) -> None:
         with self._lock:
-            self._watchings[number] = watching
+            self._registrations[number] = registration
 
     def remove(self, number: int) -> None:
         with self._lock:
-            watching = self._watchings.pop(number, None)
-        if watching is not None:
-            watching.closed = True
+            registration = self._registrations.pop(number, None)
+        if registration is not None:
+            registration.closed = True
 
     def give_up(self) -> None:
         """Nothing will come any more: whoever waits for a snapshot goes on without."""
         with self._lock:
-            watchings = list(self._watchings.values())
-        for watching in watchings:
-            watching.give_up()
+            registrations = list(self._registrations.values())
+        for registration in registrations:
+            registration.give_up()
 
     def prefixes(self) -> dict[int, str]:
         with self._lock:
-            return {number: watching.prefix for number, watching in self._watchings.items()}
+            return {number: registration.prefix for number, registration in self._registrations.items()}
 
     def deliver(self, push: m.Push, incarnation: str) -> None:
         if type(push) is m.WatchSnapshot:
             with self._lock:
-                watching = self._watchings.get(push.watch)
-            if watching is not None:
-                watching.deliver(WatchUpdate(True, incarnation, push.revision, push.entries))
+                registration = self._registrations.get(push.watch)
+            if registration is not None:
+                registration.deliver(WatchUpdate(True, incarnation, push.revision, push.entries))
         elif type(push) is m.Changed:
             update = WatchUpdate(False, incarnation, push.revision, push.entries)
-            for watching in self._concerned(push.prefix):
-                watching.deliver(update)
+            for registration in self._concerned(push.prefix):
+                registration.deliver(update)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: the lock may be held by a thread that exists in the parent only."""
         self._lock = threading.Lock()
-        self._watchings.clear()
+        self._registrations.clear()
 
-    def _concerned(self, prefix: str) -> list[Watching]:
+    def _concerned(self, prefix: str) -> list[WatchRegistration]:
         """A watch whose first snapshot is still under way will find the change in it."""
         with self._lock:
-            return [w for w in self._watchings.values() if w.prefix == prefix and w.has_snapshot.is_set()]
+            return [w for w in self._registrations.values() if w.prefix == prefix and w.has_snapshot.is_set()]
