@@ -96,7 +96,7 @@ def test_failure_when_everything_is_mapped(other: Cluster, monkeypatch: pytest.M
 
 
 def test_rank_that_dies_before_the_first_barrier(other: Cluster, store_url: str) -> None:
-    with pause_points.held("shm.departures.tell") as point:
+    with pause_points.held("shm.failed_ranks.tell") as point:
         other.begin(1, "try_to_create", 2, 0, SIZE)
         creating = Beside(lambda: fail_to_create("rank 1"))
         point.wait_until_reached()

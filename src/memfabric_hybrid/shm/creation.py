@@ -32,11 +32,10 @@ from memfabric_hybrid.errors import (
 )
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm import runtime
-from memfabric_hybrid.shm.attendance import Attendance
-from memfabric_hybrid.shm.departures import Departures
-from memfabric_hybrid.shm.foundation import Foundation
+from memfabric_hybrid.shm.create_monitor import CreateMonitor
+from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
-from memfabric_hybrid.shm.share_memory import ShareMemory
+from memfabric_hybrid.shm.share_memory import Parts, ShareMemory
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
 MAX_OBJECTS = 64
@@ -133,13 +132,13 @@ class ControlPages:
 def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory:
     deadline = Deadline(current.config.create_timeout)
     pages = ControlPages(wish.rank, wish.rank_size)
-    departures = Departures()
+    failed_ranks = FailedRanks()
     with ExitStack() as undo:
         undo.callback(os.close, pages.own)
-        pool, space = _open_pool(wish, layout, current, pages, departures, deadline)
+        pool, space = _open_pool(wish, layout, current, pages, failed_ranks, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
-            with Attendance(current.node.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
+            with CreateMonitor(current.node.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
                 pool.join(deadline)
                 pool.wait_for_all(deadline)
             hosts, lives = pool.hosts(), pool.stamps()
@@ -147,15 +146,15 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
             inter_host = None
             if len(hosts) > 1:
                 store = current.node.member.store
-                inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, departures.check)
-            foundation = Foundation(current, wish.object_id, pool, space, pages.own, members, inter_host, departures)
+                inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, failed_ranks.check)
+            parts = Parts(current, wish.object_id, pool, space, pages.own, members, inter_host, failed_ranks)
             with pages.chosen(members[0]) as page:
-                made = ShareMemory(foundation, page, deadline)
+                made = ShareMemory(parts, page, deadline)
         finally:
             pages.close_others()
         undo.pop_all()
         undo.push(lambda kind, error, trace: made._end(str(error), Deadline(FAREWELL_S)))
-        departures.tell(made, lives, pool.gone)
+        failed_ranks.tell(made, lives, pool.gone)
         code = made.barrier()
         if code != 0:
             raise failure_of(code, _native.last_error())
@@ -170,7 +169,7 @@ def _open_pool(
     layout: Layout,
     current: runtime.Runtime,
     pages: ControlPages,
-    departures: Departures,
+    failed_ranks: FailedRanks,
     deadline: Deadline,
 ) -> tuple[Pool, _native.Space]:
     """Our memory in its place, not joined yet."""
@@ -186,8 +185,8 @@ def _open_pool(
                 space._activate(wish.rank)
                 pool = Pool(
                     current.node, name, title, layout, space, [segment], op_type=wish.op_type,
-                    enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=departures.add,
-                    on_back=departures.take_back,
+                    enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=failed_ranks.add,
+                    on_back=failed_ranks.take_back,
                 )  # fmt: skip
             except BaseException:
                 space._close()

@@ -19,7 +19,7 @@ from memfabric_hybrid.store import Store
 PIECE_BYTES = 60 * 1024  # a rendezvous takes 64 KiB from each; the rest is for the words around the data
 LOOK_AROUND_S = 0.2  # how often a waiting leader asks whether everybody is still there
 
-CheckDepartures = Callable[[], None]
+CheckFailedRanks = Callable[[], None]
 
 
 class Contribution(msgspec.Struct, frozen=True, array_like=True):
@@ -43,7 +43,7 @@ def gather_patiently(
     place: tuple[int, int],
     data: bytes,
     deadline: Deadline,
-    check: CheckDepartures,
+    check: CheckFailedRanks,
 ) -> list[bytes]:
     """`Store.gather` as (rank, size) = `place`, which gives up at once when `check` raises."""
     while True:
@@ -66,7 +66,7 @@ class InterHostExchange:
         stamps: Mapping[int, Stamp],
         hosts: Sequence[Sequence[int]],
         own_host: int,
-        check: CheckDepartures,
+        check: CheckFailedRanks,
     ) -> None:
         self.group = group_name(object_name, stamps)
         self._store = store

@@ -13,14 +13,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import msgspec
+
 from memfabric_hybrid import _native, arguments, edge, forks, logs
 from memfabric_hybrid.address_space.layout import Tier
+from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, NotInit
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm.atomic_values import AtomicValues
-from memfabric_hybrid.shm.exits import ExitHandler, Exits
-from memfabric_hybrid.shm.foundation import Foundation
+from memfabric_hybrid.shm.failed_ranks import FailedRanks
+from memfabric_hybrid.shm.global_exit import ExitHandler, GlobalExit
+from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
@@ -28,10 +32,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
 
+    from memfabric_hybrid.shm.runtime import Runtime
+
 log = logs.get(__name__)
 MAX_BYTES = 65536  # of a context, and of one rank's part in an all-gather
 MAX_KEY_BYTES = 63
 SUPPORTED = ShmDataOpType.MTE | ShmDataOpType.SDMA
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What a ShareMemory is made of, once all ranks are there; it owns all of it from its own creation on."""
+
+    runtime: Runtime
+    object_id: int
+    pool: Pool
+    space: _native.Space
+    page_fd: int  # our control page, shown to neighbours again when the store was away
+    members: list[int]  # the ranks of this host
+    inter_host: InterHostExchange | None  # None: there is one host only
+    failed_ranks: FailedRanks
 
 
 class ShareMemory(_native.HostGroup):
@@ -43,37 +62,37 @@ class ShareMemory(_native.HostGroup):
     it is created again. Usable as a context manager: leaving the block destroys the object.
     """
 
-    def __init__(self, foundation: Foundation, page_fd: int, deadline: Deadline) -> None:
-        layout, node = foundation.pool.layout, foundation.runtime.node
-        self._foundation = foundation
-        self._id = foundation.object_id
+    def __init__(self, parts: Parts, page_fd: int, deadline: Deadline) -> None:
+        layout, node = parts.pool.layout, parts.runtime.node
+        self._parts = parts
+        self._id = parts.object_id
         self._rank = node.member.rank
         self._rank_size = layout.capacity
         self._symmetric_size = layout.max_dram
-        self._gva = foundation.space._slot_address(0, int(Tier.DRAM))
-        self._operation_timeout_s = float(foundation.runtime.config.operation_timeout)
+        self._gva = parts.space._slot_address(0, int(Tier.DRAM))
+        self._operation_timeout_s = float(parts.runtime.config.operation_timeout)
         self._destroyed = False
         self._kept_mapped: list[object] = []
         self._ending = threading.Lock()  # taken by who ends it, and never given back
-        name = foundation.pool.name
-        self._values = AtomicValues(node.member.store, foundation.pool.wait_for_store, name, self._rank)
-        foundation.pool.on_refused_keys = self._values.refused
-        self._exits = Exits(node, name, self._operation_timeout_s, deadline)
+        name = parts.pool.name
+        self._values = AtomicValues(node.member.store, parts.pool.wait_for_store, name, self._rank)
+        parts.pool.on_refused_keys = self._values.refused
+        self._global_exit = GlobalExit(node, name, self._operation_timeout_s, deadline)
         try:
-            inter_host = foundation.inter_host
+            inter_host = parts.inter_host
             self._store_subgroups = None
             if inter_host is not None:
                 self._store_subgroups = StoreSubgroups(
-                    node.member.store, f"{inter_host.group}-subgroup", self._rank, foundation.departures.check
+                    node.member.store, f"{inter_host.group}-subgroup", self._rank, parts.failed_ranks.check
                 )
             super().__init__(
-                page_fd, self._rank, self._rank_size, foundation.members, f"shm object {self._id}",
+                page_fd, self._rank, self._rank_size, parts.members, f"shm object {self._id}",
                 deadline.remaining_s(), inter_host.exchange if inter_host is not None else None,
             )  # fmt: skip
             try:
                 # Kernels use plain addresses: the memory of a rank that dies stays until the object is destroyed.
-                for rank in foundation.members:
-                    self._kept_mapped.append(foundation.space._view(rank, int(Tier.DRAM), 0, 0))
+                for rank in parts.members:
+                    self._kept_mapped.append(parts.space._view(rank, int(Tier.DRAM), 0, 0))
                 words = self._departure_words
                 _native.device_table_enter(
                     self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words
@@ -83,7 +102,7 @@ class ShareMemory(_native.HostGroup):
                 self._leave()
                 raise
         except BaseException:
-            self._exits.close(Deadline(FAREWELL_S))
+            self._global_exit.close(Deadline(FAREWELL_S))
             raise
 
     # ---- the heap ---------------------------------------------------------------------------------------------------
@@ -172,21 +191,21 @@ class ShareMemory(_native.HostGroup):
         """Once. The others are told the reason: which departure made us leave (the first one if it is "")."""
         if not self._ending.acquire(blocking=False):
             return
-        foundation = self._foundation
+        parts = self._parts
         self._destroyed = True
-        reason = reason or foundation.departures.first()
+        reason = reason or parts.failed_ranks.first()
         _native.device_table_remove(self._id)
         self._leave()
-        foundation.departures.close()
-        self._exits.close(farewell)
+        parts.failed_ranks.close()
+        self._global_exit.close(farewell)
         try:
             self._values.release_all(farewell)
         except FabricError as failure:
             log.info("shm object %d: values stay until this process leaves the store: %s", self._id, failure)
         self._kept_mapped.clear()
-        foundation.pool.destroy(farewell, reason)
-        os.close(foundation.page_fd)
-        foundation.runtime.forget(self._id)
+        parts.pool.destroy(farewell, reason)
+        os.close(parts.page_fd)
+        parts.runtime.forget(self._id)
 
     # ---- who reaches whom -------------------------------------------------------------------------------------------
 
@@ -275,34 +294,34 @@ class ShareMemory(_native.HostGroup):
         """
         arguments.function("fn", fn)
         self._alive()
-        self._exits.handler = fn
+        self._global_exit.handler = fn
 
     @edge.returns_code
     def global_exit(self, status: SupportsIndex) -> None:
         """Makes every rank's exit handler run with `status`, ours too. Does not wait. Codes: 0; -2000 closed handle."""
         number = arguments.integer("status", status)
         self._alive()
-        self._exits.announce(number)
+        self._global_exit.announce(number)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _alive(self) -> Foundation:
+    def _alive(self) -> Parts:
         forks.notice()
-        if self._foundation.pool.abandoned:
+        if self._parts.pool.abandoned:
             raise NotInit(
                 f"shm object {self._id}: this process was forked from the member that joined; "
                 "call initialize() and create() here"
             )
         if self._destroyed:
             raise InvalidParam(f"shm object {self._id} is destroyed: the handle is closed")
-        return self._foundation
+        return self._parts
 
     def _check_rank(self, name: str, rank: int) -> None:
         if rank >= self._rank_size:
             raise InvalidParam(f"{name} is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
 
     def _reachable(self, rank: int) -> bool:
-        return self._foundation.space._is_live(rank)
+        return self._parts.space._is_live(rank)
 
     def _judged_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
         arguments.text("key", key)
@@ -326,7 +345,7 @@ class ShareMemory(_native.HostGroup):
             self.destroy()
 
     def __repr__(self) -> str:
-        if self._foundation.pool.abandoned:
+        if self._parts.pool.abandoned:
             return f"<ShareMemory {self._id}: of the parent process>"
         if self._destroyed:
             return f"<ShareMemory {self._id}: destroyed>"

@@ -1,4 +1,4 @@
-"""Exits: one rank's word that makes a handler run on every rank.
+"""Global exit: one rank's word that makes a handler run on every rank.
 
 The word is a key of the store that everybody watches. It is written, and handlers run, on threads of ours: whoever
 calls `announce` goes on at once.
@@ -19,8 +19,8 @@ log = logs.get(__name__)
 ExitHandler = Callable[[int], object]
 
 
-class Exits:
-    """The exits of one object; `close()` ends them."""
+class GlobalExit:
+    """The global exits of one object; `close()` ends them."""
 
     def __init__(self, node: Node, object_name: str, timeout_s: float, deadline: Deadline) -> None:
         self.handler: ExitHandler | None = None

@@ -1,4 +1,4 @@
-"""Who of an object's ranks is gone: what the pool reports, passed on to those who wait for them.
+"""Which of an object's ranks failed or left: what the pool reports, passed on to those who wait for them.
 
 An object of Share Memory is complete or broken. A rank that ended breaks it for good, also if a successor comes; one
 that was only silent (stopped, or without its store) and is there again in the same life makes it whole.
@@ -13,7 +13,7 @@ from memfabric_hybrid.errors import NotConnected
 from memfabric_hybrid.membership.roster import Stamp
 
 
-class Departures:
+class FailedRanks:
     """`add` is called by the pool under its lock, on any thread; nothing here blocks."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Departures:
         """
         self._lives = lives
         self._group = group
-        _native._pause_point("shm.departures.tell")
+        _native._pause_point("shm.failed_ranks.tell")
         for rank, reason in gone_already().items():
             self.add(rank, reason)
 

@@ -1,4 +1,4 @@
-"""Departures at the worst moment: while the group is told of earlier ones."""
+"""Ranks that fail at the worst moment: while the group is told of earlier ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from support.threads import Beside
 def test_departure_while_the_group_is_told_of_earlier_ones(
     store_url: str, workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rank leaves in the moment in which its departures become the group's business."""
+    """A rank leaves in the moment in which failed ranks become the group's business."""
     monkeypatch.setenv("MF_WORKER_INDEX", "0")
-    with workers(2) as cluster, held("shm.departures.tell") as point:
+    with workers(2) as cluster, held("shm.failed_ranks.tell") as point:
         assert heap_worker.enter(store_url, 2) == (0, "")
         assert cluster.call(1, "enter", store_url, 2) == (0, "")
         other = cluster.begin(1, "try_to_create", 2)

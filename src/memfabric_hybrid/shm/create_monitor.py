@@ -1,4 +1,4 @@
-"""Whose process is a member of the cluster while an object is being created.
+"""Watches, while an object is being created, whose process is a member of the cluster.
 
 A rank that dies inside `create` may have shown itself to nobody yet, so that no neighbour can miss it. The store can:
 it knows every member's claim of its rank from `shm.initialize` on.
@@ -14,7 +14,7 @@ from memfabric_hybrid.membership.member import RANKS_KEY
 from memfabric_hybrid.store import Store, Watch, WatchUpdate
 
 
-class Attendance:
+class CreateMonitor:
     """While the block runs, `on_gone(rank)` is called for every rank that was a member and is not any more.
 
     Ranks that were no members when the block began are waited for like everybody; it is their departure that counts.
@@ -29,7 +29,7 @@ class Attendance:
         self._claims: dict[int, bytes] = {}
         self._watch: Watch | None = None
 
-    def __enter__(self) -> Attendance:
+    def __enter__(self) -> CreateMonitor:
         prefix = RANKS_KEY.format(kind="shm")
         self._watch = self._store.watch(f"{prefix}/", self._on_update, deadline=self._deadline)
         return self
