@@ -16,8 +16,8 @@ from memfabric_hybrid.address_space.layout import (
     TIB,
     Layout,
     Tier,
-    judged_layout,
     round_up,
+    validated_layout,
 )
 from memfabric_hybrid.errors import FabricError, InvalidParam, NoResources
 
@@ -46,7 +46,7 @@ def test_rounding_is_up_to_the_next_granule(size: int) -> None:
     ],
 )
 def test_good_sizes(capacity: int, local: tuple[int, int], maximum: tuple[int, int]) -> None:
-    layout, rounded = judged_layout(capacity, local, maximum)
+    layout, rounded = validated_layout(capacity, local, maximum)
     assert layout == Layout(capacity, round_up(maximum[0]), round_up(maximum[1]))
     assert rounded == (round_up(local[0]), round_up(local[1]))
     assert layout.max_bytes(Tier.DRAM) == layout.max_dram
@@ -70,7 +70,7 @@ def test_bad_sizes(
     capacity: int, local: tuple[int, int], maximum: tuple[int, int], kind: type[FabricError], named: list[str]
 ) -> None:
     with pytest.raises(kind) as caught:
-        judged_layout(capacity, local, maximum)
+        validated_layout(capacity, local, maximum)
     for part in named:
         assert part in str(caught.value)
 
@@ -81,7 +81,7 @@ sizes = st.one_of(st.integers(0, 8 * MIB), st.integers(0, 3 * TIB), st.integers(
 @given(st.integers(1, 1024), st.tuples(sizes, sizes), st.tuples(sizes, sizes))
 def test_what_is_accepted_fits(capacity: int, local: tuple[int, int], maximum: tuple[int, int]) -> None:
     try:
-        layout, rounded = judged_layout(capacity, local, maximum)
+        layout, rounded = validated_layout(capacity, local, maximum)
     except FabricError:
         return
     assert 0 < layout.total_bytes <= RANGE_TOTAL

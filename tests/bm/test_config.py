@@ -1,4 +1,4 @@
-"""`BmConfig`: documented defaults, types checked when assigned, values judged at initialize."""
+"""`BmConfig`: documented defaults, types checked when assigned, values validated at initialize."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_nic(nic: str, good: bool) -> None:
     config = BmConfig()
     config.set_nic(nic)
     if good:
-        config.judge(4)
+        config.validate(4)
     else:
         with pytest.raises(errors.InvalidParam, match="nic"):
-            config.judge(4)
+            config.validate(4)

@@ -75,7 +75,7 @@ def test_sizes(sizes: dict[str, int], code: str, named: tuple[str, ...]) -> None
 
 
 @pytest.mark.usefixtures("member")
-def test_create_judges_sizes_as_well() -> None:
+def test_create_validates_sizes_as_well() -> None:
     with refusal("INVALID_PARAM -2000", str(2 * TIB)):
         bm.create(0, 2 * TIB + 1)
     with refusal("INVALID_PARAM -2000"):

@@ -200,7 +200,7 @@ def test_functions_before_initialize() -> None:
     assert last_error() == ""
 
 
-def test_update_store_url_judges_the_url(pool: bm.BigMemory) -> None:
+def test_update_store_url_validates_the_url(pool: bm.BigMemory) -> None:
     assert bm.update_store_url("tcp://127.0.0.1:0") == -2000
     assert "port '0'" in last_error()
     with pytest.raises(TypeError):

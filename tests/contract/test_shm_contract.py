@@ -85,7 +85,7 @@ def test_zero_seconds_are_refused(store_url: str, name: str) -> None:
     ("world_size", "rank", "sentence"),
     [(0, 0, "world_size is 0"), (1025, 0, "world_size is 1025"), (2, 2, "rank_id is 2, expected 0..1")],
 )
-def test_initialize_judges_its_values(store_url: str, world_size: int, rank: int, sentence: str) -> None:
+def test_initialize_validates_its_values(store_url: str, world_size: int, rank: int, sentence: str) -> None:
     assert shm.initialize(store_url, world_size, rank, 0, config()) == -2000
     assert sentence in mf.get_last_err_msg()
 
@@ -138,7 +138,7 @@ def test_create_needs_initialize() -> None:
         ((0, 2, 0, MIB), "1 of 2 ranks did not come within 1 s: 1"),
     ],
 )
-def test_create_judges_its_values(store_url: str, arguments: tuple[int, ...], sentence: str) -> None:
+def test_create_validates_its_values(store_url: str, arguments: tuple[int, ...], sentence: str) -> None:
     assert shm.initialize(store_url, 2, 0, 0, config()) == 0
     with pytest.raises(RuntimeError, match="create shm failed: ") as caught:
         shm.create(*arguments)

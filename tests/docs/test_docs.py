@@ -124,7 +124,7 @@ def public_names() -> set[str]:
     own = {name for name, _ in inspect.getmembers(bm.BigMemory) if not name.startswith("_")}
     stream = {name for name, _ in inspect.getmembers(mf.Stream) if not name.startswith("_")}
     transfer = {name for name, _ in inspect.getmembers(mf.TransferEngine) if not name.startswith("_")}
-    config = {name for name in vars(bm.BmConfig) if not name.startswith("_")} - {"judge"}
+    config = {name for name in vars(bm.BmConfig) if not name.startswith("_")} - {"validate"}
     members = {
         member
         for enum in (bm.BmCopyType, bm.BmDataOpType, bm.BmMemType, bm.BmGroupEvent, mf.TransDataOpType)

@@ -15,7 +15,7 @@ HEADER = ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h"
 
 def test_names_of_share_memory() -> None:
     own = {name for name, _ in inspect.getmembers(shm.ShareMemory) if not name.startswith("_")}
-    config = {name for name in vars(shm.ShmConfig) if not name.startswith("_")} - {"judge"}
+    config = {name for name in vars(shm.ShmConfig) if not name.startswith("_")} - {"validate"}
     words = set(re.findall(r"\w+", PAGE))
     assert not sorted({*shm.__all__, *own, *config, *device.__all__} - words)
 

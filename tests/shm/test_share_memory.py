@@ -107,7 +107,7 @@ def test_contexts(heap: shm.ShareMemory) -> None:
         heap.set_context("text")  # type: ignore[arg-type]
 
 
-def test_gathers_judge_their_data(heap: shm.ShareMemory) -> None:
+def test_gathers_validate_their_data(heap: shm.ShareMemory) -> None:
     assert heap.all_gather(b"x" * 65536) == b"x" * 65536
     for wrong in (b"", b"x" * 65537):
         with pytest.raises(RuntimeError, match=rf"all_gather failed: .*{len(wrong)} bytes, expected 1 to 65536"):

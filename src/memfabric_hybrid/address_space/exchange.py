@@ -80,7 +80,7 @@ class _Connection(msgspec.Struct):
 
 
 class _Deferred(msgspec.Struct):
-    """A request that cannot be judged yet: the store has not shown its sender here. Owns the packet's descriptors."""
+    """A request that cannot be decided yet: the store has not shown its sender here. Owns the packet's descriptors."""
 
     packet: packets.Packet
     request: Request
@@ -364,18 +364,18 @@ class Exchange:
         answer_fds: Sequence[int] = ()
         deferred = False
         try:
-            judged: tuple[Answer, Sequence[int]] | None
+            decided: tuple[Answer, Sequence[int]] | None
             if asked.packet.fds_lost:
-                judged = _without_descriptors("the rank that was asked"), ()
+                decided = _without_descriptors("the rank that was asked"), ()
             else:
-                judged = self._handle(asked.request, asked.packet.fds)
-            if judged is None and clock.now() < asked.until and len(self._waiting) < MOST_DEFERRED:
+                decided = self._handle(asked.request, asked.packet.fds)
+            if decided is None and clock.now() < asked.until and len(self._waiting) < MOST_DEFERRED:
                 deferred = True
                 connection.deferred = asked
                 self._waiting[connection.sock.fileno()] = connection
                 self._ticking = True
                 return True
-            answer, answer_fds = judged or (_unknown(asked.request), ())
+            answer, answer_fds = decided or (_unknown(asked.request), ())
             if not isinstance(answer, (Refuse, NotHere)):
                 connection.instance = asked.request.instance
             _send_answer(connection.sock, asked.packet.content[: _sequence.size], answer, answer_fds)

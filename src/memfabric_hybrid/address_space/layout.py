@@ -5,7 +5,7 @@
     └ max_dram ───┘                 └ max_hbm ───┘
 
 A rank owns one slot in each space; what it contributes fills the slot from its start. The native core does the same
-arithmetic on the hot path; this module is where sizes are judged.
+arithmetic on the hot path; this module is where sizes are validated.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def round_up(size_bytes: int) -> int:
     return -(-size_bytes // GRANULE) * GRANULE
 
 
-def judged_layout(capacity: int, local: tuple[int, int], maximum: tuple[int, int]) -> tuple[Layout, tuple[int, int]]:
+def validated_layout(capacity: int, local: tuple[int, int], maximum: tuple[int, int]) -> tuple[Layout, tuple[int, int]]:
     """The layout and the rounded local sizes (DRAM, HBM), or InvalidParam / NoResources naming value and limit."""
     for name, own, most, limit in zip(("dram", "hbm"), local, maximum, (MAX_DRAM, MAX_HBM), strict=True):
         if most > limit:

@@ -134,7 +134,7 @@ def create2(
         RuntimeError: "create bm handle failed: <reason>"; the last error has it too.
         ValueError: `tag` or `tag_op_info` is over-long.
     """
-    wish = creation.Wish(
+    request = creation.CreateRequest(
         object_id=arguments.u32("id", id),
         local=(arguments.u64("local_dram_size", local_dram_size), arguments.u64("local_hbm_size", local_hbm_size)),
         maximum=(arguments.u64("max_dram_size", max_dram_size), arguments.u64("max_hbm_size", max_hbm_size)),
@@ -144,11 +144,11 @@ def create2(
         tag=arguments.text("tag", tag),
         tag_op_info=arguments.text("tag_op_info", tag_op_info),
     )
-    for name, value, limit in (("tag", wish.tag, MAX_TAG), ("tag_op_info", wish.tag_op_info, MAX_TAG_OP_INFO)):
+    for name, value, limit in (("tag", request.tag, MAX_TAG), ("tag_op_info", request.tag_op_info, MAX_TAG_OP_INFO)):
         if len(value) > limit:
             raise ValueError(f"{name} has {len(value)} characters, the limit is {limit}")
     try:
-        return creation.make(wish)
+        return creation.make(request)
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure

@@ -44,10 +44,10 @@ class BmConfig(Config):
         self._nic = ""
 
     def set_nic(self, nic: str) -> None:
-        """Which network card data moves over between hosts: "tcp://ip[/mask]:port"; judged by `initialize`."""
+        """Which network card data moves over between hosts: "tcp://ip[/mask]:port"; validated by `initialize`."""
         self._nic = arguments.text("nic", nic)
 
-    def judge(self, world_size: int) -> None:
+    def validate(self, world_size: int) -> None:
         """InvalidParam for the first value outside its limits."""
         for name in ("init_timeout", "create_timeout", "operation_timeout"):
             if getattr(self, name) == 0:

@@ -1,4 +1,4 @@
-"""How a BigMemory comes to be: judge the arguments, get the range from the store, reserve it, fill our slot."""
+"""How a BigMemory comes to be: validate the arguments, get the range from the store, reserve it, fill our slot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
-from memfabric_hybrid.address_space.layout import Layout, Tier, judged_layout, round_up
+from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.bm import runtime
@@ -25,7 +25,7 @@ DRAM_MAP_HOST_VA = 1 << 9  # always so here: host memory is addressable at its g
 DRAM_BEST_EFFORT = 1 << 10  # a NUMA node becomes a preference
 
 
-class Wish(msgspec.Struct, frozen=True):
+class CreateRequest(msgspec.Struct, frozen=True):
     """The arguments of create2, types checked."""
 
     object_id: int
@@ -38,26 +38,28 @@ class Wish(msgspec.Struct, frozen=True):
     tag_op_info: str
 
 
-def make(wish: Wish) -> BigMemory:
+def make(request: CreateRequest) -> BigMemory:
     """The object, not joined yet; FabricError otherwise."""
     current = runtime.current()
     node = runtime.current_node()
-    layout, local = judged_layout(current.world_size, wish.local, wish.maximum)
-    routes.check_op_type(wish.op_type)
-    routes.check_tag(wish.tag)
-    rules = routes.parse_rules(wish.tag_op_info)
-    placement = _placement(wish.flags)
+    layout, local = validated_layout(current.world_size, request.local, request.maximum)
+    routes.check_op_type(request.op_type)
+    routes.check_tag(request.tag)
+    rules = routes.parse_rules(request.tag_op_info)
+    placement = _placement(request.flags)
     with current.creating:
         try:
-            return _make(wish, current, node, layout, local, placement, rules)
+            return _make(request, current, node, layout, local, placement, rules)
         except FabricError as failure:
             if node.is_leaving:
-                raise NotInit(f"Big Memory was uninitialised while bm object {wish.object_id} was created") from failure
+                raise NotInit(
+                    f"Big Memory was uninitialised while bm object {request.object_id} was created"
+                ) from failure
             raise
 
 
 def _make(
-    wish: Wish,
+    request: CreateRequest,
     current: runtime.Runtime,
     node: Node,
     layout: Layout,
@@ -66,18 +68,18 @@ def _make(
     rules: routes.Rules,
 ) -> BigMemory:
     """Under the lock of creations. What cannot be finished leaves nothing behind."""
-    name = f"bm/{wish.object_id}"
+    name = f"bm/{request.object_id}"
     if any(pool.name == name for pool in node.pools()):
-        raise Duplicated(f"bm object {wish.object_id} exists already in this process; destroy it first")
-    own_segments = _segments(wish, local, placement)
+        raise Duplicated(f"bm object {request.object_id} exists already in this process; destroy it first")
+    own_segments = _segments(request, local, placement)
     store = node.member.store
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
         try:
             _native._pause_point("bm.create.holds_range")
             return BigMemory(
-                node, wish.object_id, base, layout, own_segments,
-                placement=placement, op_type=wish.op_type, tag=wish.tag, rules=rules,
+                node, request.object_id, base, layout, own_segments,
+                placement=placement, op_type=request.op_type, tag=request.tag, rules=rules,
                 operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip
         except BaseException:
@@ -100,12 +102,12 @@ def _placement(flags: int) -> Placement:
     return Placement(node, strict=not flags & DRAM_BEST_EFFORT)
 
 
-def _segments(wish: Wish, local: tuple[int, int], placement: Placement) -> list[Segment]:
+def _segments(request: CreateRequest, local: tuple[int, int], placement: Placement) -> list[Segment]:
     """Our part: one segment per space that we contribute to."""
-    if wish.flags & CREATE_WITH_SHM:
+    if request.flags & CREATE_WITH_SHM:
         if not local[0]:
             raise InvalidParam("CREATE_WITH_SHM is set but local_dram_size is 0")
-        made = [segments.adopt(wish.shm_fd, round_up(local[0]))]
+        made = [segments.adopt(request.shm_fd, round_up(local[0]))]
     else:
         made = [segments.create(Tier.DRAM, 0, local[0], placement)] if local[0] else []
     try:

@@ -53,7 +53,7 @@ def start(store_url: str, world_size: int, config: BmConfig) -> None:
 def _make(store_url: str, world_size: int, config: BmConfig, interruption: Interruption) -> Runtime:
     if not 1 <= world_size <= MAX_WORLD:
         raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
-    config.judge(world_size)
+    config.validate(world_size)
     _native.set_copy_threads(settings.copy_threads())
     url = parse_url(store_url)
     if config.start_store_only:

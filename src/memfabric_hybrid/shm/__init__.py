@@ -87,7 +87,7 @@ def create(
     Raises RuntimeError "create shm failed: <reason>"; the last error has it too. After `config.create_timeout` seconds
     the reason names the ranks that did not come; a rank that came and died is named at once.
     """
-    wish = creation.Wish(
+    request = creation.CreateRequest(
         object_id=arguments.u32("id", id),
         rank_size=arguments.u32("rank_size", rank_size),
         rank=arguments.u32("rank_id", rank_id),
@@ -96,7 +96,7 @@ def create(
     )
     arguments.u32("flags", flags)
     try:
-        return creation.make(wish)
+        return creation.make(request)
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure

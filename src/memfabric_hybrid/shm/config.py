@@ -26,7 +26,7 @@ class ShmConfig(Config):
 
     __slots__ = ()
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         """InvalidParam for the first value outside its limits."""
         for name in ("init_timeout", "create_timeout", "operation_timeout"):
             if getattr(self, name) == 0:

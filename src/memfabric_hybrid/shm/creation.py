@@ -16,7 +16,7 @@ import msgspec
 
 from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
-from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, judged_layout
+from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, validated_layout
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
@@ -45,7 +45,7 @@ ALL_BITS = MAPPED | ShmDataOpType.RDMA
 GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class CreateRequest(msgspec.Struct, frozen=True):
     """The arguments of create, types checked."""
 
     object_id: int
@@ -55,38 +55,38 @@ class Wish(msgspec.Struct, frozen=True):
     op_type: int
 
 
-def make(wish: Wish) -> ShareMemory:
+def make(request: CreateRequest) -> ShareMemory:
     """The object, complete on every rank; FabricError otherwise, and then nothing of it is left here."""
     current = runtime.current()
-    layout = _judged(wish, current)
-    with current.creating(wish.object_id):
+    layout = _validated_layout(request, current)
+    with current.creating(request.object_id):
         try:
-            return _create(wish, layout, current)
+            return _create(request, layout, current)
         except FabricError as failure:
             if current.node.is_leaving:
-                sentence = f"Share Memory was uninitialised while shm object {wish.object_id} was created"
+                sentence = f"Share Memory was uninitialised while shm object {request.object_id} was created"
                 raise NotInit(sentence) from failure
             raise
 
 
-def _judged(wish: Wish, current: runtime.Runtime) -> Layout:
+def _validated_layout(request: CreateRequest, current: runtime.Runtime) -> Layout:
     rank = current.node.member.rank
-    if wish.object_id >= MAX_OBJECTS:
-        raise InvalidParam(f"id is {wish.object_id}, expected 0..{MAX_OBJECTS - 1}")
-    if not 1 <= wish.rank_size <= current.world_size:
-        raise InvalidParam(f"rank_size is {wish.rank_size}, expected 1..{current.world_size} (world_size)")
-    if wish.rank != rank:
-        raise InvalidParam(f"rank_id is {wish.rank}, but this process was initialised as rank {rank}; use the same")
-    if wish.rank >= wish.rank_size:
-        raise InvalidParam(f"rank_id is {wish.rank}, expected 0..{wish.rank_size - 1} (rank_size - 1)")
-    if not 1 <= wish.local_mem_size <= MAX_LOCAL:
-        raise InvalidParam(f"local_mem_size is {wish.local_mem_size} bytes, expected 1..{MAX_LOCAL}")
-    if wish.op_type == 0 or wish.op_type & ~int(ALL_BITS):
-        raise InvalidParam(f"data_op_type is {wish.op_type:#x}, expected one or more of the bits {int(ALL_BITS):#x}")
-    if not wish.op_type & MAPPED:
+    if request.object_id >= MAX_OBJECTS:
+        raise InvalidParam(f"id is {request.object_id}, expected 0..{MAX_OBJECTS - 1}")
+    if not 1 <= request.rank_size <= current.world_size:
+        raise InvalidParam(f"rank_size is {request.rank_size}, expected 1..{current.world_size} (world_size)")
+    if request.rank != rank:
+        raise InvalidParam(f"rank_id is {request.rank}, but this process was initialised as rank {rank}; use the same")
+    if request.rank >= request.rank_size:
+        raise InvalidParam(f"rank_id is {request.rank}, expected 0..{request.rank_size - 1} (rank_size - 1)")
+    if not 1 <= request.local_mem_size <= MAX_LOCAL:
+        raise InvalidParam(f"local_mem_size is {request.local_mem_size} bytes, expected 1..{MAX_LOCAL}")
+    if request.op_type == 0 or request.op_type & ~int(ALL_BITS):
+        raise InvalidParam(f"data_op_type is {request.op_type:#x}, expected one or more of the bits {int(ALL_BITS):#x}")
+    if not request.op_type & MAPPED:
         raise NoResources("no route for data_op_type RDMA: this version has no RDMA engine; allow MTE or SDMA")
-    size = (wish.local_mem_size, 0)
-    return judged_layout(wish.rank_size, size, size)[0]
+    size = (request.local_mem_size, 0)
+    return validated_layout(request.rank_size, size, size)[0]
 
 
 class ControlPages:
@@ -129,25 +129,27 @@ class ControlPages:
                 os.close(fd)
 
 
-def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory:
+def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) -> ShareMemory:
     deadline = Deadline(current.config.create_timeout)
-    pages = ControlPages(wish.rank, wish.rank_size)
+    pages = ControlPages(request.rank, request.rank_size)
     failed_ranks = FailedRanks()
     with ExitStack() as undo:
         undo.callback(os.close, pages.own)
-        pool, space = _open_pool(wish, layout, current, pages, failed_ranks, deadline)
+        pool, space = _open_pool(request, layout, current, pages, failed_ranks, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
-            with CreateMonitor(current.node.member.store, wish.rank_size, lambda rank: pool.miss(rank, GONE), deadline):
+            with CreateMonitor(
+                current.node.member.store, request.rank_size, lambda rank: pool.miss(rank, GONE), deadline
+            ):
                 pool.join(deadline)
                 pool.wait_for_all(deadline)
             hosts, lives = pool.hosts(), pool.stamps()
-            own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if wish.rank in ranks)
+            own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if request.rank in ranks)
             inter_host = None
             if len(hosts) > 1:
                 store = current.node.member.store
                 inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, failed_ranks.check)
-            parts = Parts(current, wish.object_id, pool, space, pages.own, members, inter_host, failed_ranks)
+            parts = Parts(current, request.object_id, pool, space, pages.own, members, inter_host, failed_ranks)
             with pages.chosen(members[0]) as page:
                 made = ShareMemory(parts, page, deadline)
         finally:
@@ -159,13 +161,13 @@ def _create(wish: Wish, layout: Layout, current: runtime.Runtime) -> ShareMemory
         if code != 0:
             raise failure_of(code, _native.last_error())
         made._set_timeout(current.config.operation_timeout)
-        current.add(wish.object_id, made)
+        current.add(request.object_id, made)
         undo.pop_all()
         return made
 
 
 def _open_pool(
-    wish: Wish,
+    request: CreateRequest,
     layout: Layout,
     current: runtime.Runtime,
     pages: ControlPages,
@@ -173,18 +175,18 @@ def _open_pool(
     deadline: Deadline,
 ) -> tuple[Pool, _native.Space]:
     """Our memory in its place, not joined yet."""
-    name, title, store = f"shm/{wish.object_id}", f"shm object {wish.object_id}", current.node.member.store
+    name, title, store = f"shm/{request.object_id}", f"shm object {request.object_id}", current.node.member.store
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=deadline)
         try:
             _native._pause_point("shm.create.holds_range")
-            space = _native.Space(base, layout.capacity, layout.max_dram, 0, wish.rank, title)
+            space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title)
             try:
-                space._attach(wish.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
-                space._activate(wish.rank)
+                space._attach(request.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
+                space._activate(request.rank)
                 pool = Pool(
-                    current.node, name, title, layout, space, [segment], op_type=wish.op_type,
+                    current.node, name, title, layout, space, [segment], op_type=request.op_type,
                     enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=failed_ranks.add,
                     on_back=failed_ranks.take_back,
                 )  # fmt: skip

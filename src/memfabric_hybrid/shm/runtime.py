@@ -87,7 +87,7 @@ def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interru
         raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
     if rank >= world_size:
         raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
-    config.judge()
+    config.validate()
     entry = Entry(
         parse_url(store_url),
         kind="shm",

@@ -242,7 +242,7 @@ class ShareMemory(_native.HostGroup):
         first call; -2002 too many subgroups; -2006 the place is taken by another rank.
         """
         try:
-            members, place = self._judged_subgroup(key, rank_size, rank_id)
+            members, place = self._validated_subgroup(key, rank_size, rank_id)
             if self._store_subgroups is None:
                 return self._subgroup_barrier(key, members, place)
             self._store_subgroups.gather(key, members, place, b"", self._operation_timeout_s)
@@ -255,7 +255,7 @@ class ShareMemory(_native.HostGroup):
         if not isinstance(data, bytes):
             raise TypeError(f"data must be bytes, not {type(data).__name__}")
         try:
-            members, place = self._judged_subgroup(key, rank_size, rank_id)
+            members, place = self._validated_subgroup(key, rank_size, rank_id)
             if self._store_subgroups is None:
                 return self._subgroup_all_gather(key, members, place, data)
             if not 1 <= len(data) <= MAX_BYTES:
@@ -323,7 +323,7 @@ class ShareMemory(_native.HostGroup):
     def _reachable(self, rank: int) -> bool:
         return self._parts.space._is_live(rank)
 
-    def _judged_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
+    def _validated_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
         arguments.text("key", key)
         members, place = arguments.u32("rank_size", rank_size), arguments.u32("rank_id", rank_id)
         self._alive()

@@ -158,7 +158,7 @@ class StoreClient(Participant):
         except BaseException as error:
             pool.discard(connection)
             request = m.Gather(call, group, round, rank, size, data, 0.0)
-            self._judge(lost_or_late(error), request, deadline)
+            self._raise_unless_repeatable(lost_or_late(error), request, deadline)
             return self._meet_anew(request, deadline)
         pool.give_back(connection)
         if answer is None or isinstance(answer, list):
@@ -209,7 +209,7 @@ class StoreClient(Participant):
                 reply = connection.exchange(m.encode(request), until, now)
             except BaseException as error:
                 pool.discard(connection)
-                self._judge(error, request, deadline)
+                self._raise_unless_repeatable(error, request, deadline)
             else:
                 pool.give_back(connection)
                 if type(reply) is m.Refused:
@@ -219,7 +219,7 @@ class StoreClient(Participant):
             if self._dialer.closing.wait(min(next(pauses), deadline.remaining_s())):
                 raise NotStarted(f"the client of store {self.url} is closed")
 
-    def _judge(self, error: BaseException, request: m.Request, deadline: Deadline) -> None:
+    def _raise_unless_repeatable(self, error: BaseException, request: m.Request, deadline: Deadline) -> None:
         """Returns if the request may be repeated on another connection; otherwise raises what the caller must know."""
         if isinstance(error, AnswerLate):
             raise TimedOut(
