@@ -46,7 +46,7 @@ def check_no_more_threads(cluster: Cluster, index: int, before: list[str]) -> No
 
     A joined thread of Python may live on for a moment in the kernel: it is waited for.
     """
-    allowed = Counter(before) + Counter(["memfabric-bm-events", "memfabric-bm-mending"])
+    allowed = Counter(before) + Counter(["memfabric-bm-events", "memfabric-bm-reannounce"])
     deadline = time.monotonic() + 10
     while (threads := Counter(cluster.call(index, "footprint")["threads"])) - allowed:
         assert time.monotonic() < deadline, f"more threads than before: {threads - allowed}"

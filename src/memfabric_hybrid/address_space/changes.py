@@ -1,4 +1,4 @@
-"""The changes of one object: join, leave, extend and mend take turns, and its end comes after the last of them."""
+"""The changes of one object: join, leave, extend and re-announce take turns, and its end comes last."""
 
 from __future__ import annotations
 

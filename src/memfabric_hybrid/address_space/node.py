@@ -35,7 +35,7 @@ class Node:
         self._leaving = False
         self._failure: str | None = None  # a thread that pools depend on is not there any more
         self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
-        self.mending = CallQueue(f"memfabric-{entry.kind}-mending")  # telling the neighbours again after a silence
+        self.reannouncements = CallQueue(f"memfabric-{entry.kind}-reannounce")  # after a silence
         self.member = Member.enter(entry, self._on_session, deadline, interruption)
         try:
             self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
@@ -77,11 +77,11 @@ class Node:
 
     def leave(self, farewell: Deadline) -> None:
         """Every pool must be gone already, or about to be. Takes about as long as `farewell` allows, whoever hangs."""
-        self.mending.finish(farewell)
+        self.reannouncements.finish(farewell)
         self.exchange.close(farewell)
-        self.member.leave(farewell)  # ends what waits for the store, in the mending thread and elsewhere
+        self.member.leave(farewell)  # ends what waits for the store, in the re-announcing thread and elsewhere
         rest = Deadline(max(LAST_MOMENT_S, farewell.remaining_s()))
-        self.mending.close(rest)
+        self.reannouncements.close(rest)
         self.notices.close(rest)
 
     def abandon_after_fork(self) -> None:

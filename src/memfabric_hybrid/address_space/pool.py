@@ -1,7 +1,7 @@
 """One object's range in this process: our segments, the neighbours' segments, and everybody's comings and goings.
 
 Both Big Memory and Share Memory stand on this. Locks, outermost first:
-`_changes` gives turns to join, leave, extend and mend, in which the store and the neighbours are talked to.
+`_changes` gives turns to join, leave, extend and re-announce, in which the store and the neighbours are talked to.
 `_lock` guards roster, facts and segments; it is held for moments only, also on the exchange's and the store's threads.
 """
 
@@ -54,7 +54,7 @@ from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
 MOMENT_S = 0.1  # for the store, when neighbours that hang have used up the time: it answers faster
-MEND_AGAIN_S = 1.0
+REANNOUNCE_PAUSE_S = 1.0
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
 
@@ -104,7 +104,7 @@ class Pool:
         self._joining = False
         self._is_last_turn = False  # calls of others are called off; our own waits until neighbours have let go
         self._evicted = False
-        self._mend_at: float | None = None  # when neighbours that could not take our share are asked again
+        self._reannounce_at: float | None = None  # when neighbours that could not take our share are asked again
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
         node.add(self)
@@ -316,17 +316,17 @@ class Pool:
             self._carry_out(self._roster.clear())
             self._participants.forget()
 
-    def mend(self) -> None:
-        """After our session was lost for a while (mending thread): neighbours may have dropped us, so offer again."""
+    def reannounce(self) -> None:
+        """After our session was lost for a while (re-announcing thread): neighbours may have dropped us."""
         deadline = Deadline(settings.heartbeat_timeout_s())
-        self._mend_at = None
+        self._reannounce_at = None
         try:
             with self._changes.turn(deadline):
                 if self.joined and not self._evicted:
                     self._offer(deadline)
         except (Unreachable, NoResources) as failure:
             log.warning("%s: could not be offered again, which is tried anew soon: %s", self.title, failure)
-            self._mend_at = clock.now() + MEND_AGAIN_S
+            self._reannounce_at = clock.now() + REANNOUNCE_PAUSE_S
             self._node.exchange.request_tick()
         except InvalidParam:
             if not self.destroyed:
@@ -405,13 +405,13 @@ class Pool:
         """Exchange thread; True while time decides something here."""
         with self._lock:
             self._carry_out(self._roster.tick(clock.now()))
-            return not self._space._collect() or self._roster.waits_for_time or self._waits_for_mending()
+            return not self._space._collect() or self._roster.waits_for_time or self._waits_to_reannounce()
 
-    def _waits_for_mending(self) -> bool:
-        if self._mend_at is not None and clock.now() >= self._mend_at:
-            self._mend_at = None
-            self._node.mending.post(self.mend)
-        return self._mend_at is not None
+    def _waits_to_reannounce(self) -> bool:
+        if self._reannounce_at is not None and clock.now() >= self._reannounce_at:
+            self._reannounce_at = None
+            self._node.reannouncements.post(self.reannounce)
+        return self._reannounce_at is not None
 
     def _on_update(self, update: WatchUpdate) -> None:
         """What the store shows (store's event thread)."""
@@ -424,7 +424,7 @@ class Pool:
                 if self._roster.waits_for_time:
                     self._node.exchange.request_tick()
                 if self.joined:  # not the first one: the store was away, and newcomers may not know us
-                    self._node.mending.post(self.mend)
+                    self._node.reannouncements.post(self.reannounce)
             else:
                 for rank, fact in facts.items():
                     self._on_fact(rank, fact)
@@ -502,7 +502,7 @@ class Pool:
             if isinstance(effect, Joined):
                 self._on_back(effect.rank, self._roster.present[effect.rank])
             if isinstance(effect, Returned):
-                self._node.mending.post(self.mend)
+                self._node.reannouncements.post(self.reannounce)
                 continue
             self._node.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
 

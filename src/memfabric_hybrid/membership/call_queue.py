@@ -1,6 +1,6 @@
 """Calls that must not run on the thread that noticed the need for them.
 
-A group-event handler may call anything of this library, and mending a membership talks to the store and to peers; on
+A group-event handler may call anything of this library, and re-announcing a share talks to the store and to peers; on
 the store's event thread or the exchange's thread either would wait for itself. Each queue has one thread, started with
 the first call, joined by `close()`.
 """

@@ -41,7 +41,7 @@ class GlobalExit:
         self._keys.append(key)
         self._heard.add(key)
         self._node.notices.post(lambda: self._run(status))
-        self._node.mending.post(lambda: self._tell(key, status))
+        self._node.reannouncements.post(lambda: self._tell(key, status))
 
     def close(self, farewell: Deadline) -> None:
         self._watch.close()
