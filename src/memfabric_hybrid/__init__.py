@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import SupportsIndex
 
-from memfabric_hybrid import _native, arguments, bm, edge, errors, logs, process, shm
+from memfabric_hybrid import _native, api_boundary, arguments, bm, errors, logs, process, shm
 from memfabric_hybrid.errors import InvalidParam, NoResources
 from memfabric_hybrid.store import hosting, parse_url
 from memfabric_hybrid.stream import Stream
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def initialize(flags: SupportsIndex = 0) -> None:
     """Turns the library on in this process. Optional and idempotent; `flags` is reserved. Codes: 0."""
     arguments.u32("flags", flags)
@@ -69,7 +69,7 @@ def uninitialize() -> None:
     process.stop()
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def set_log_level(level: SupportsIndex) -> None:
     """0 debug, 1 info, 2 warn (the default), 3 error, 4 trace, 5 fatal. Codes: 0; -2000 for any other number."""
     number = arguments.integer("level", level)
@@ -78,7 +78,7 @@ def set_log_level(level: SupportsIndex) -> None:
     logs.set_level(number)
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def set_extern_logger(fn: Callable[[int, str], None]) -> None:
     """Sends every log line to `fn(level, text)` instead of standard error. Codes: 0.
 
@@ -88,7 +88,7 @@ def set_extern_logger(fn: Callable[[int, str], None]) -> None:
     logs.handler.extern = fn
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def set_conf_store_tls(enable: bool, tls_info: str) -> None:
     """Turns TLS of the store on or off. Off is the default and the only choice of this version.
 
@@ -99,7 +99,7 @@ def set_conf_store_tls(enable: bool, tls_info: str) -> None:
         raise NoResources("this version has no TLS for the store: call with enable=False, or use a protected network")
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callable[[str], str]) -> None:
     """Sets the private key for TLS of the store. Codes: -2002, because this version has no TLS for the store."""
     arguments.text("tls_pk", tls_pk)
@@ -119,7 +119,7 @@ def get_and_clear_last_err_msg() -> str:
     return sentence
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def create_config_store(store_url: str) -> None:
     """Starts a store server in this process; it runs until `uninitialize()` or the end of the process.
 

@@ -1,4 +1,4 @@
-"""Checks of argument *types* at the public edge; wrong values are the callee's business.
+"""Checks of argument *types* at the API boundary; wrong values are the callee's business.
 
 A wrong type is a programming error and raises TypeError, as it does for any built-in function; so does a number
 that the documented C type of the parameter cannot hold.

@@ -1,7 +1,7 @@
 """Where log lines go: standard error by default, the program's own function after `set_extern_logger`.
 
 Owns the `memfabric_hybrid` logger of the standard library and its one handler. Modules log with
-`logs.get(__name__)`; levels of the documents (0 debug … 5 fatal) exist only at this edge.
+`logs.get(__name__)`; levels of the documents (0 debug … 5 fatal) exist only here.
 
 Saying something never raises: a thread of ours must not end because standard error is closed, or because the program's
 function, or a handler that the program added, raises or exits.

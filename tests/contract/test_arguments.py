@@ -1,4 +1,4 @@
-"""Argument types at the edge: what counts as a number, and TypeError for all that does not."""
+"""Argument types at the API boundary: what counts as a number, and TypeError for all that does not."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, edge, shm
+from memfabric_hybrid import api_boundary, bm, shm
 from support.workers import Cluster
 
 SOON_S = 20.0  # far from the minute that the waits would take
@@ -216,7 +216,7 @@ SHAPES: dict[str, Callable[[NextDeadline], Handler]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_handlers_of_every_shape(shape: str) -> None:
-    @edge.returns_code
+    @api_boundary.returns_code
     def wait() -> None:
         time.sleep(SOON_S)
 
@@ -247,7 +247,7 @@ def test_long_copies(pool_and_store: tuple[bm.BigMemory, Cluster]) -> None:
 def test_what_our_own_code_raises_is_still_a_code(kind: type[Exception]) -> None:
     """Also while the program has a handler that could raise it. Wrong types pass in any case, as documented."""
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def fail() -> None:
         raise kind("a defect of ours")
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import ENOUGH
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
+from memfabric_hybrid.file_descriptors import ENOUGH
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member

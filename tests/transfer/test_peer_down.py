@@ -122,7 +122,7 @@ def test_callback_that_never_returns_is_left_behind(engine: mf.TransferEngine, w
         assert inside.wait(LONG_S)
         assert ends(begin(engine.destroy))
         assert any("peer-down callback" in line and "left behind" in line for line in lines)
-        # A new life has a herald of its own, while the old one is still inside.
+        # A new life has a callback thread of its own, while the old one is still inside.
         engine.set_peer_down_callback(listen)
         must(engine.initialize(None, "127.0.0.1:0", "Prefill", 0))
         lost_again = lose_peers(engine, cluster, 1)

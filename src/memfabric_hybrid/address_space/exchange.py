@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import clock, descriptors, logs, signal_handlers
+from memfabric_hybrid import clock, file_descriptors, logs, signal_handlers
 from memfabric_hybrid.address_space import packets
 from memfabric_hybrid.address_space.messages import (
     MAX_PACKET,
@@ -35,9 +35,9 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import above_standard_streams, open_socket
 from memfabric_hybrid.errors import Code, resource_failure
-from memfabric_hybrid.peer_user import check_user
+from memfabric_hybrid.file_descriptors import above_standard_streams, open_socket
+from memfabric_hybrid.peer_credentials import check_user
 from memfabric_hybrid.service_thread import ServiceThread
 
 log = logs.get(__name__)
@@ -115,7 +115,7 @@ class Exchange:
         self._waiting: dict[int, _Connection] = {}  # with a deferred request, by descriptor (exchange thread)
         self._spare_fd = _open_spare()  # -1: it had to make way for a connection
         self._paused = False  # nobody is let in, for want of descriptors
-        self._wake_fd = descriptors.own(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self._wake_fd = file_descriptors.own(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._epoll = _open_epoll()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
@@ -519,15 +519,15 @@ def _send_answer(sock: socket.socket, head: bytes, answer: Answer, fds: Sequence
 
 
 def _open_spare() -> int:
-    return descriptors.own(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    return file_descriptors.own(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _open_epoll() -> select.epoll:
     made = select.epoll()
-    if made.fileno() >= descriptors.LOWEST_OWN:
+    if made.fileno() >= file_descriptors.LOWEST_OWN:
         return made
     with made:
-        return select.epoll.fromfd(descriptors.duplicate(made.fileno()))
+        return select.epoll.fromfd(file_descriptors.duplicate(made.fileno()))
 
 
 def _without_descriptors(who: str) -> Refuse:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from memfabric_hybrid import descriptors
+from memfabric_hybrid import file_descriptors
 
 MAX_FDS = 253  # the kernel's limit for one message
 _INT = array.array("i").itemsize
@@ -60,7 +60,7 @@ def _above_standard_streams(fds: Iterable[int]) -> tuple[list[int], bool]:
     lost = False
     for fd in fds:
         try:
-            ours.append(descriptors.own(fd))
+            ours.append(file_descriptors.own(fd))
         except OSError:
             lost = True
     return ours, lost

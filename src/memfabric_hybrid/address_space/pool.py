@@ -35,7 +35,6 @@ from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.participants import JoinFact, Participants, farewell
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import duplicate
 from memfabric_hybrid.errors import (
     Code,
     FabricError,
@@ -48,6 +47,7 @@ from memfabric_hybrid.errors import (
     failure_of,
     resource_failure,
 )
+from memfabric_hybrid.file_descriptors import duplicate
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import Refusal, Watch, WatchUpdate

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import arguments, edge, signal_handlers
+from memfabric_hybrid import api_boundary, arguments, signal_handlers
 from memfabric_hybrid.bm import creation, runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.bm.config import BmConfig
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsIndex, config: BmConfig) -> None:
     """Enters the cluster whose store is at `store_url`; again while initialised: 0 and nothing happens.
 
@@ -74,13 +74,13 @@ def uninitialize(flags: SupportsIndex = 0) -> None:
     runtime.stop()
 
 
-@edge.returns(arguments.U32_MAX)
+@api_boundary.returns(arguments.U32_MAX)
 def bm_rank_id() -> int:
     """This process's rank; 4294967295 when it has none."""
     return runtime.current_node().member.rank
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def update_store_url(store_url: str) -> None:
     """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
     address = arguments.text("store_url", store_url)
@@ -152,5 +152,5 @@ def create2(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        edge.record(reason)
+        api_boundary.record(reason)
         raise RuntimeError(f"create bm handle failed: {reason}") from failure

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, callbacks, edge, forks
+from memfabric_hybrid import _native, api_boundary, arguments, callbacks, forks
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
 from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.node import Node
@@ -83,7 +83,7 @@ class BigMemory(_native.Space):
 
     # ---- taking part -----------------------------------------------------------------------------------------------
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def join(self, flags: SupportsIndex = 0) -> None:
         """Takes part in the pool; does not wait for ranks that have not joined. Joining again does nothing.
 
@@ -95,7 +95,7 @@ class BigMemory(_native.Space):
         arguments.u32("flags", flags)
         self._alive().join(self._deadline())
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def leave(self, flags: SupportsIndex = 0) -> None:
         """Stops taking part; other ranks' copies to us fail with -2014 from then on. Our bytes stay until destroy.
 
@@ -111,7 +111,7 @@ class BigMemory(_native.Space):
         """
         self._pool.destroy(Deadline(min(FAREWELL_S, self._operation_timeout_s)))
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def extend_local_mem(self, mem_type: SupportsIndex = BmMemType.HOST, size: SupportsIndex = 0) -> None:
         """Adds `size` bytes (rounded up to 2 MiB) to this rank's part; other ranks can use them when it returns.
 
@@ -135,14 +135,14 @@ class BigMemory(_native.Space):
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def local_mem_size(self, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
         """Bytes this rank contributes (rounded up to 2 MiB); 0 for none, an unknown mem_type or a closed handle."""
         tier = _tier(mem_type)
         self._alive()
         return self._allocated(self._own_rank, int(tier))
 
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def peer_rank_ptr(self, peer_rank: SupportsIndex, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
         """The global address where that rank's memory begins, joined or not; 0 on failure (see the last error)."""
         rank = arguments.u32("peer_rank", peer_rank)
@@ -153,7 +153,7 @@ class BigMemory(_native.Space):
             raise InvalidParam(f"bm object {self._id} has no {tier.name} space: its max_{tier.name.lower()}_size is 0")
         return self._slot_address(rank, int(tier))
 
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def gva_to_va(self, gva: SupportsIndex, mem_type: SupportsIndex = BmMemType.LOCAL_HOST) -> int:
         """The pointer for a global address in this process (the same number), 0 if it cannot be addressed here."""
         address = arguments.u64("gva", gva)
@@ -199,7 +199,7 @@ class BigMemory(_native.Space):
             )
         return self._view(owner, int(tier), start, size_bytes).view(kind).reshape(extent)
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def register(self, addr: SupportsIndex, size: SupportsIndex) -> None:
         """Announces local memory that copies will often use; a hint. The same again does nothing.
 
@@ -214,7 +214,7 @@ class BigMemory(_native.Space):
         if known != size_bytes:
             raise Duplicated(f"{start:#x} is registered already with {known} bytes, not {size_bytes}")
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def unregister(self, addr: SupportsIndex) -> None:
         """Takes `register` back. Codes: 0; -2000 closed handle; -2007 nothing is registered at that address."""
         start = arguments.u64("addr", addr)

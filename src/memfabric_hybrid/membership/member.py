@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from memfabric_hybrid import _native, descriptors, logs
+from memfabric_hybrid import _native, file_descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
 from memfabric_hybrid.interruption import Interruption
@@ -84,7 +84,7 @@ class Member:
 
         NotStarted when it is interrupted. Nothing is left of an attempt that fails.
         """
-        descriptors.allow_enough()
+        file_descriptors.allow_enough()
         if entry.hosts_store:
             _try_to_host(entry)
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None

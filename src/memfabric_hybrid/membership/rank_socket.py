@@ -13,9 +13,9 @@ import socket
 from contextlib import suppress
 
 from memfabric_hybrid import logs
-from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import Duplicated
-from memfabric_hybrid.peer_user import is_our_user, peer_credentials
+from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.peer_credentials import is_our_user, peer_credentials
 
 log = logs.get(__name__)
 VARIANTS = 4  # of a name, should other users sit on some

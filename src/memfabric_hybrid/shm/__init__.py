@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import arguments, edge, signal_handlers
+from memfabric_hybrid import api_boundary, arguments, signal_handlers
 from memfabric_hybrid.errors import FabricError, resource_failure
 from memfabric_hybrid.shm import creation, runtime
 from memfabric_hybrid.shm.config import ShmConfig
@@ -33,7 +33,7 @@ from memfabric_hybrid.transports.op_types import ShmDataOpType
 __all__ = ["ShareMemory", "ShmConfig", "ShmDataOpType", "create", "initialize", "uninitialize"]
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def initialize(
     store_url: str,
     world_size: SupportsIndex,
@@ -100,5 +100,5 @@ def create(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        edge.record(reason)
+        api_boundary.record(reason)
         raise RuntimeError(f"create shm failed: {reason}") from failure

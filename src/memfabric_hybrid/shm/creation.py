@@ -20,7 +20,6 @@ from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, validated_l
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import duplicate
 from memfabric_hybrid.errors import (
     FabricError,
     InvalidParam,
@@ -30,6 +29,7 @@ from memfabric_hybrid.errors import (
     failure_of,
     resource_failure,
 )
+from memfabric_hybrid.file_descriptors import duplicate
 from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.create_monitor import CreateMonitor

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import msgspec
 
-from memfabric_hybrid import _native, arguments, edge, forks, logs
+from memfabric_hybrid import _native, api_boundary, arguments, forks, logs
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.clock import Deadline
@@ -108,28 +108,28 @@ class ShareMemory(_native.HostGroup):
     # ---- the heap ---------------------------------------------------------------------------------------------------
 
     @property
-    @edge.returns(arguments.U32_MAX)
+    @api_boundary.returns(arguments.U32_MAX)
     def local_rank(self) -> int:
         """This process's rank in the object; 4294967295 for a closed handle."""
         self._alive()
         return self._rank
 
     @property
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def rank_size(self) -> int:
         """How many ranks the object has; 0 for a closed handle."""
         self._alive()
         return self._rank_size
 
     @property
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def gva(self) -> int:
         """Where the memory of rank 0 begins, on every rank; 0 for a closed handle."""
         self._alive()
         return self._gva
 
     @property
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def symmetric_size(self) -> int:
         """Bytes of each rank's memory (what create was given, rounded up to 2 MiB); 0 for a closed handle."""
         self._alive()
@@ -163,7 +163,7 @@ class ShareMemory(_native.HostGroup):
             )
         return space._view(owner, int(Tier.DRAM), start, size_bytes).view(kind).reshape(extent)
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def set_context(self, context: bytes) -> None:
         """Gives the kernels of this rank 1..65536 bytes to read: see `device.context_address`. Replaces the last one.
 
@@ -176,7 +176,7 @@ class ShareMemory(_native.HostGroup):
             raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{MAX_BYTES}")
         _native.device_table_set_context(self._id, context)
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def destroy(self, flags: SupportsIndex = 0) -> None:
         """Ends the object in this process; collectives of the others fail from then on. Again: -2000.
 
@@ -213,7 +213,7 @@ class ShareMemory(_native.HostGroup):
         """The `ShmDataOpType` bits that work on this machine."""
         return int(SUPPORTED)
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def topology_can_reach(self, remote_rank: SupportsIndex, reach_info: SupportsIndex) -> None:
         """Whether the rank exists. Python cannot fill `reach_info`, an output of the C interface: `reach()` returns it.
 
@@ -224,7 +224,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         self._check_rank("remote_rank", rank)
 
-    @edge.returns(0)
+    @api_boundary.returns(0)
     def reach(self, remote_rank: SupportsIndex) -> int:
         """The `ShmDataOpType` bits with which that rank's memory can be reached from here; 0 for none."""
         rank = arguments.u32("remote_rank", remote_rank)
@@ -248,7 +248,7 @@ class ShareMemory(_native.HostGroup):
             self._store_subgroups.gather(key, members, place, b"", self._operation_timeout_s)
             return 0
         except FabricError as failure:
-            return int(edge.record(failure))
+            return int(api_boundary.record(failure))
 
     def subgroup_all_gather(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex, data: bytes) -> bytes:
         """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises RuntimeError as that does."""
@@ -262,7 +262,7 @@ class ShareMemory(_native.HostGroup):
                 raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {MAX_BYTES}")
             return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
         except FabricError as failure:
-            edge.record(failure)
+            api_boundary.record(failure)
             raise RuntimeError(f"subgroup_all_gather failed: {failure}") from failure
 
     # ---- values and exits -------------------------------------------------------------------------------------------
@@ -277,16 +277,16 @@ class ShareMemory(_native.HostGroup):
             self._alive()
             return self._values.take(most, Deadline(self._operation_timeout_s))
         except FabricError as failure:
-            return int(edge.record(failure))
+            return int(api_boundary.record(failure))
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def atomic_release_value(self, value: SupportsIndex) -> None:
         """Gives a value back. Codes: 0; -2000 closed handle; -2004 no store; -2007 this rank does not have it."""
         number = arguments.u32("value", value)
         self._alive()
         self._values.release(number, Deadline(self._operation_timeout_s))
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def register_exit(self, fn: ExitHandler) -> None:
         """`fn(status)` runs on a thread of ours when any rank calls `global_exit`; a second call replaces the first.
 
@@ -296,7 +296,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         self._global_exit.handler = fn
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def global_exit(self, status: SupportsIndex) -> None:
         """Makes every rank's exit handler run with `status`, ours too. Does not wait. Codes: 0; -2000 closed handle."""
         number = arguments.integer("status", status)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from memfabric_hybrid import callbacks, clock, logs, signal_handlers
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.descriptors import open_socket
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut, resource_failure
+from memfabric_hybrid.file_descriptors import open_socket
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.local_socket import connect_local

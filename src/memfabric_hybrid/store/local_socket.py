@@ -11,8 +11,8 @@ import socket
 import zlib
 
 from memfabric_hybrid import settings, signal_handlers
-from memfabric_hybrid.descriptors import open_socket
-from memfabric_hybrid.peer_user import check_user
+from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.peer_credentials import check_user
 from memfabric_hybrid.store.listeners import BACKLOG
 
 

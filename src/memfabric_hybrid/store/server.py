@@ -16,7 +16,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, cast
 
-from memfabric_hybrid import clock, descriptors, logs
+from memfabric_hybrid import clock, file_descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
 from memfabric_hybrid.service_thread import ServiceThread
@@ -58,7 +58,7 @@ class _Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         connection = self.transport.get_extra_info("socket")
-        if connection.fileno() < descriptors.LOWEST_OWN:
+        if connection.fileno() < file_descriptors.LOWEST_OWN:
             self.server.move(self.transport, connection.fileno())
             return
         if connection.family != socket.AF_UNIX:
@@ -139,8 +139,8 @@ class StoreServer:
         self._listeners = listen(self.url)
         if self._has_local_socket:
             self._add_local_socket()
-        descriptors.allow_enough()
-        with descriptors.streams_occupied():
+        file_descriptors.allow_enough()
+        with file_descriptors.streams_occupied():
             self._loop = _new_loop()
             self._loop.set_exception_handler(_log_failure)
             serving: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -223,7 +223,7 @@ class StoreServer:
 
     def move(self, accepted: asyncio.Transport, number: int) -> None:
         """A new connection whose number is not ours to keep: the program has closed that stream."""
-        moved = socket.socket(fileno=descriptors.duplicate(number))
+        moved = socket.socket(fileno=file_descriptors.duplicate(number))
         accepted.abort()  # nothing was read from it
         if _uvloop_error is None:
             self._loop.call_soon(os.close, number)  # after the abort; uvloop itself never closes 0 to 2

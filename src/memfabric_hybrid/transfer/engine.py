@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any, NamedTuple, SupportsIndex
 
-from memfabric_hybrid import _native, arguments, edge, forks, settings
+from memfabric_hybrid import _native, api_boundary, arguments, forks, settings
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
 from memfabric_hybrid.interruption import Interruption
@@ -20,8 +20,8 @@ from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.store.url import NO_PORT
 from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.buffers import extent
+from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
-from memfabric_hybrid.transfer.herald import Herald, PeerDownCallback
 from memfabric_hybrid.transfer.session_id import is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports.op_types import TransDataOpType
@@ -36,14 +36,14 @@ class _Remains(NamedTuple):
     """What outlives the end of one life of an engine by a moment."""
 
     session: str
-    herald: Herald | None
+    callback_thread: CallbackThread | None
     directory: Directory | None
 
     def see_off(self, farewell: Deadline) -> None:
         if self.directory is not None:
             self.directory.close(farewell)
-        if self.herald is not None:
-            self.herald.see_off(self.session, farewell)
+        if self.callback_thread is not None:
+            self.callback_thread.finish(self.session, farewell)
 
 
 class TransferEngine(_native.TransferCore):
@@ -68,14 +68,14 @@ class TransferEngine(_native.TransferCore):
         self._entering: Interruption | None = None  # of an `initialize` under way
         self._enders = 0  # threads that want to end the engine: nobody begins a long wait under their eyes
         self._directory: Directory | None = None
-        self._herald: Herald | None = None
+        self._callback_thread: CallbackThread | None = None
         self._on_down: PeerDownCallback | None = None
         self._buffers: dict[int, object] = {}
         engines.add(self)
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def initialize(
         self,
         store_url: str | None = None,
@@ -139,7 +139,7 @@ class TransferEngine(_native.TransferCore):
                 self._entering = interruption
                 if self._enders:
                     interruption.strike()
-                self._start_herald()
+                self._start_callback_thread()
             if has_store and url is not None:
                 self._directory = directory = Directory(url, may_host=may_host, timeout_s=timeout_ms / 1000)
                 with interruption.ends_by(directory.give_up):
@@ -187,18 +187,18 @@ class TransferEngine(_native.TransferCore):
         self._close()
         _native._pause_point("transfer.destroy.closed")
         self._set_directory(None)
-        with self._lock:  # after closing: until then it is the herald that set_peer_down_callback finds
+        with self._lock:  # after closing: until then it is the callback thread that set_peer_down_callback finds
             directory, self._directory = self._directory, None
-            herald, self._herald = self._herald, None
+            callback_thread, self._callback_thread = self._callback_thread, None
             self._buffers.clear()
-        return _Remains(session, herald, directory)
+        return _Remains(session, callback_thread, directory)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: lets go of the parent's sockets. The engine stays unusable here."""
         self._life = threading.Lock()
         self._lock = threading.Lock()
         self._entering, self._enders = None, 0
-        self._herald = None
+        self._callback_thread = None
         self._abandon()
         if self._directory is not None:
             self._directory.abandon_after_fork()
@@ -231,18 +231,18 @@ class TransferEngine(_native.TransferCore):
         forks.notice()
         with self._lock:
             self._on_down = callback
-            if self._herald is not None:
-                self._herald.callback = callback
-            self._start_herald()
+            if self._callback_thread is not None:
+                self._callback_thread.callback = callback
+            self._start_callback_thread()
 
-    def _start_herald(self) -> None:
+    def _start_callback_thread(self) -> None:
         """Under `_lock`. One per life of the engine, once there is a callback."""
-        if self._on_down is not None and (self._herald is None or self._herald.failed):
-            self._herald = Herald(self._peer_failures(), self._on_down)
+        if self._on_down is not None and (self._callback_thread is None or self._callback_thread.failed):
+            self._callback_thread = CallbackThread(self._peer_failures(), self._on_down)
 
     # ---- buffers and tickets -----------------------------------------------------------------------------------------
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def register(self, buffer: object) -> None:
         """`register_memory` for an object with the buffer protocol or a torch CPU tensor; keeps it alive.
 
@@ -253,7 +253,7 @@ class TransferEngine(_native.TransferCore):
         with self._lock:
             self._buffers[address] = kept
 
-    @edge.returns_code
+    @api_boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
         address, _, kept = extent(buffer)

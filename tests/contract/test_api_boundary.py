@@ -1,4 +1,4 @@
-"""The edge between exceptions and codes."""
+"""The API boundary, between exceptions and codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import edge, errors
+from memfabric_hybrid import api_boundary, errors
 from memfabric_hybrid.errors import MEANINGS, Code, FabricError
 
 
@@ -20,14 +20,14 @@ def no_last_error() -> Iterator[None]:
     mf.get_and_clear_last_err_msg()
 
 
-@edge.returns_code
+@api_boundary.returns_code
 def act(failure: BaseException | None = None, *, unused: int = 0) -> None:
     """What it does."""
     if failure is not None:
         raise failure
 
 
-@edge.returns(0)
+@api_boundary.returns(0)
 def get(failure: BaseException | None = None) -> int:
     if failure is not None:
         raise failure
@@ -73,7 +73,7 @@ def test_interrupts_pass() -> None:
 
 
 def test_defect_of_ours_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("memfabric_hybrid.edge")
+    logger = logging.getLogger("memfabric_hybrid.api_boundary")
     logger.addHandler(caplog.handler)
     try:
         assert act(ZeroDivisionError("ours")) == -1

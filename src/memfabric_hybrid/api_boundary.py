@@ -1,4 +1,4 @@
-"""The edge between exceptions (inside) and codes (outside): the one place where failures become return values.
+"""The API boundary, between exceptions (inside) and codes (outside): the one place where failures become return values.
 
 Every failure that leaves through here sets the last error of the calling thread. TypeErrors pass: they are the
 caller's wrong types, as documented. So does what a signal handler of the program raised while it happened to run in
@@ -40,7 +40,7 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
     """0 when `function` returns, the failure's code when it raises."""
 
     @functools.wraps(function)
-    def edge(*args: P.args, **kwargs: P.kwargs) -> int:
+    def boundary(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
             forks.notice()
             function(*args, **kwargs)
@@ -52,8 +52,8 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
             return int(record(failure))
         return 0
 
-    edge.__annotations__ = {**function.__annotations__, "return": "int"}
-    return edge
+    boundary.__annotations__ = {**function.__annotations__, "return": "int"}
+    return boundary
 
 
 def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -61,7 +61,7 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
-        def edge(*args: P.args, **kwargs: P.kwargs) -> T:
+        def boundary(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
                 forks.notice()
                 return function(*args, **kwargs)
@@ -73,6 +73,6 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 record(failure)
                 return on_failure
 
-        return edge
+        return boundary
 
     return decorate

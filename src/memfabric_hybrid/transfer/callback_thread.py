@@ -1,4 +1,4 @@
-"""The herald: tells the program's callback which peers went away, in one life of an engine."""
+"""The callback thread: tells the program's callback which peers went away, in one life of an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logs.get(__name__)
 PeerDownCallback = Callable[[str], Any]
 
 
-class Herald:
+class CallbackThread:
     """Has a thread of its own and knows one list of peers: that of the life it was made in.
 
     Knows no engine, so that a callback may do with it whatever it likes, and a forgotten engine can be garbage.
@@ -27,7 +27,7 @@ class Herald:
         self._thread = ServiceThread("peer-down callback", self._tell, self._fail)
         self._thread.start()
 
-    def see_off(self, session: str, deadline: Deadline) -> None:
+    def finish(self, session: str, deadline: Deadline) -> None:
         """After the end of the engine's life: gives the callback until the deadline to hear the rest."""
         if not self._thread.join(deadline) and not self._thread.is_current:
             log.warning(
