@@ -9,11 +9,8 @@
 
 #include "core/blocked_signals.h"
 #include "core/last_error.h"
-#include "transports/peer_process.h"
 
 namespace memfabric {
-
-static_assert(PeerProcess::kHolderMask == FUTEX_TID_MASK);
 
 Status LivenessLease::start(std::atomic<std::uint32_t>& word, std::unique_ptr<LivenessLease>& started) {
     std::unique_ptr<LivenessLease> lease(new LivenessLease(word));

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "transfer/registration_page.h"
+#include "transfer/instance_id.h"
 
 namespace memfabric {
 

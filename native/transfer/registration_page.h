@@ -16,10 +16,9 @@
 #include "core/owned_fd.h"
 #include "core/shared_mapping.h"
 #include "core/status.h"
+#include "transfer/instance_id.h"
 
 namespace memfabric {
-
-using InstanceId = std::array<std::uint8_t, 16>;  // random: one engine between initialize and destroy
 
 // What initiators of that engine call it.
 inline std::uint64_t target_id(const InstanceId& instance) {

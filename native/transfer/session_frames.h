@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "transfer/registration_page.h"
+#include "transfer/instance_id.h"
 
 namespace memfabric {
 

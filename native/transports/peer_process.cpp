@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/peer_process.h"
 
+#include <linux/futex.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@
 #include "core/chunked_job.h"
 
 namespace memfabric {
+
+static_assert(PeerProcess::kHolderMask == FUTEX_TID_MASK);  // what a LivenessLease writes
+
 namespace {
 
 // One system call moves this much in about 40 us: enough that claiming chunks costs nothing, small enough to balance.
