@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "copy_limits.h"
-#include "core/copy_engine.h"
+#include "copy/engine.h"
 
 namespace {
 

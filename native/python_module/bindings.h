@@ -7,12 +7,12 @@
 
 #include <memory>
 
-#include "core/heartbeat.h"
-#include "core/space.h"
-#include "core/stream.h"
+#include "endpoint/heartbeat.h"
 #include "python_module/gil.h"
+#include "space/space.h"
+#include "space/stream.h"
+#include "transfer/engine.h"
 #include "transfer/ticket.h"
-#include "transfer/transfer_engine.h"
 
 namespace memfabric::python {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/device_table.h"
-#include "core/last_error.h"
+#include "base/last_error.h"
+#include "collectives/device_table.h"
 #include "python_module/bindings.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"

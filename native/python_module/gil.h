@@ -9,8 +9,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include "core/interruption.h"
-#include "core/status.h"
+#include "base/interruption.h"
+#include "base/status.h"
 
 namespace memfabric::python {
 

@@ -3,7 +3,7 @@
 #include <new>
 #include <string>
 
-#include "core/heartbeat.h"
+#include "endpoint/heartbeat.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/host_group.h"
-#include "core/last_error.h"
+#include "base/last_error.h"
+#include "collectives/host_group.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"

@@ -2,7 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 #include "python_module/bindings.h"
 
 namespace nb = nanobind;

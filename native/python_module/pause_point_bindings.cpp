@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "core/pause_point.h"
+#include "base/pause_point.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 

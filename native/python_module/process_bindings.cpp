@@ -3,14 +3,14 @@
 
 #include <utility>
 
-#include "core/copy_engine.h"
-#include "core/fork_guard.h"
-#include "core/segment.h"
-#include "core/stream.h"
+#include "base/fork_guard.h"
+#include "copy/engine.h"
+#include "memory/segment.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
+#include "space/stream.h"
 
 namespace nb = nanobind;
 

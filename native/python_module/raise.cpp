@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 
 namespace nb = nanobind;
 

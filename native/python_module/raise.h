@@ -3,7 +3,7 @@
 // Failures of the control plane's calls: Python raises memfabric_hybrid.errors.FabricError for them.
 #pragma once
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace memfabric::python {
 

@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"

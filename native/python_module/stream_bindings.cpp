@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "core/stream.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
+#include "space/stream.h"
 
 namespace nb = nanobind;
 

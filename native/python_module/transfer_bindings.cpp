@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"

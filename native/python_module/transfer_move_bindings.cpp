@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 #include "python_module/bindings.h"
 #include "python_module/fast_arguments.h"
 #include "python_module/gil.h"

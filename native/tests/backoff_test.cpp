@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/backoff.h"
+#include "sync/backoff.h"
 
 #include "check.h"
 

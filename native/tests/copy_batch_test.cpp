@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/copy_engine.h"
+#include "copy/engine.h"
 #include "fenced_memory.h"
 
 using namespace memfabric;

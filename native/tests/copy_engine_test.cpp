@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/copy_engine.h"
-
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "copy/engine.h"
 #include "fenced_memory.h"
 
 using namespace memfabric;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/copy_kernels.h"
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <vector>
 
+#include "base/cpu.h"
 #include "check.h"
-#include "core/cpu.h"
+#include "copy/kernels.h"
 #include "fenced_memory.h"
 
 using namespace memfabric;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/host_group.h"
+#include "collectives/host_group.h"
 
 using namespace memfabric;
 using namespace memfabric::testing;

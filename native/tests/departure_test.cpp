@@ -3,7 +3,7 @@
 #include <atomic>
 #include <random>
 
-#include "core/cpu.h"
+#include "base/cpu.h"
 #include "host_world.h"
 
 using namespace memfabric;

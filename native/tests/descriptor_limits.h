@@ -14,8 +14,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/owned_fd.h"
 #include "check.h"
-#include "core/owned_fd.h"
 
 namespace memfabric::testing {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/pause_point.h"
-#include "transfer/transfer_engine.h"
+#include "transfer/engine.h"
 
 namespace memfabric {
 namespace {

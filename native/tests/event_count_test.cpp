@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/event_count.h"
+#include "sync/event_count.h"
 
 #include <atomic>
 #include <thread>

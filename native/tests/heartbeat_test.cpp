@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/heartbeat.h"
+#include "endpoint/heartbeat.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
 
 namespace memfabric {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/host_group.h"
+#include "collectives/host_group.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

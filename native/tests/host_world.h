@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/host_group.h"
-#include "core/last_error.h"
+#include "collectives/host_group.h"
 
 namespace memfabric::testing {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interruption.h"
+#include "base/interruption.h"
 
 #include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/pause_point.h"
-#include "core/stream.h"
 #include "host_world.h"
+#include "space/stream.h"
 
 namespace memfabric::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/last_error.h"
+#include "base/last_error.h"
 
 #include <string>
 #include <thread>

@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/pause_point.h"
 #include "space_fixture.h"
-#include "transfer/transfer_engine.h"
+#include "transfer/engine.h"
 
 namespace memfabric {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/pause_point.h"
+#include "base/pause_point.h"
 
 #include <atomic>
 #include <thread>

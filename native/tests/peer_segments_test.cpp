@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
-#include "core/rcu.h"
-#include "core/shared_mapping.h"
 #include "descriptor_limits.h"
+#include "memory/memfd.h"
+#include "sync/rcu.h"
 #include "transfer/peer.h"
 #include "transfer/segment_offers.h"
 

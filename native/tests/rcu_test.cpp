@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/rcu.h"
+#include "sync/rcu.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

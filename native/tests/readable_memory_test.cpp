@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/readable_memory.h"
+#include "memory/readable_memory.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
 #include "descriptor_limits.h"
 
 using namespace memfabric;

@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/exported_memory.h"
-#include "core/last_error.h"
-#include "core/shared_mapping.h"
-#include "transfer/liveness_lease.h"
+#include "memory/exported_memory.h"
+#include "memory/memfd.h"
+#include "sync/liveness_lease.h"
 #include "transfer/registration_scan.h"
 #include "transfer/registrations.h"
 #include "transports/peer_process.h"

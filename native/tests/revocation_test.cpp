@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/copy_check.h"
-#include "core/pause_point.h"
-#include "core/rcu.h"
-#include "core/space.h"
+#include "space/copy_check.h"
+#include "space/space.h"
 #include "space_fixture.h"
+#include "sync/rcu.h"
 
 namespace memfabric {
 namespace {

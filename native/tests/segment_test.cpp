@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/segment.h"
+#include "memory/segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
 #include "space_fixture.h"
 
 namespace memfabric {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/session_frames.h"
-
 #include <random>
 #include <string>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
-#include "transfer/session_address.h"
+#include "endpoint/address.h"
+#include "endpoint/frames.h"
 
 namespace memfabric {
 namespace {

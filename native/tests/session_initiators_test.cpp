@@ -15,18 +15,18 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/exported_memory.h"
-#include "core/last_error.h"
-#include "core/pause_point.h"
-#include "core/shared_mapping.h"
 #include "descriptor_limits.h"
+#include "endpoint/address.h"
+#include "endpoint/frames.h"
+#include "endpoint/packets.h"
 #include "kernel_route.h"
+#include "memory/exported_memory.h"
+#include "memory/memfd.h"
 #include "transfer/access_epochs.h"
-#include "transfer/packets.h"
-#include "transfer/session_address.h"
-#include "transfer/session_frames.h"
-#include "transfer/transfer_engine.h"
+#include "transfer/engine.h"
 
 namespace memfabric {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "check.h"
-#include "core/chunked_move.h"
-#include "core/space.h"
-#include "core/stream.h"
+#include "copy/revocable.h"
+#include "space/space.h"
+#include "space/stream.h"
 #include "space_fixture.h"
 
 namespace memfabric {

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
-#include "core/segment.h"
-#include "core/space.h"
 #include "fenced_memory.h"
+#include "memory/segment.h"
+#include "space/space.h"
 
 namespace memfabric::testing {
 

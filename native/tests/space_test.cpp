@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The life of a space: attaching, leaving, views, closing, forking.
-#include "core/space.h"
+#include "space/space.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <memory>
 #include <thread>
 
+#include "base/pause_point.h"
 #include "check.h"
-#include "core/pause_point.h"
-#include "core/region_table.h"
+#include "space/region_table.h"
 #include "space_fixture.h"
 
 namespace memfabric {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/stream.h"
+#include "space/stream.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
 
 namespace memfabric {
 namespace {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Engines of one process, which speak to each other through real sockets.
-#include "transfer/transfer_engine.h"
-
 #include <unistd.h>
 
 #include <atomic>
@@ -13,9 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/last_error.h"
 #include "check.h"
-#include "core/last_error.h"
 #include "kernel_route.h"
+#include "transfer/engine.h"
 #include "transfer/ticket.h"
 
 namespace memfabric {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/worker_pool.h"
+#include "copy/worker_pool.h"
 
 #include <atomic>
 #include <chrono>

@@ -10,9 +10,9 @@
 #include <span>
 #include <string>
 
-#include "core/backoff.h"
-#include "core/interruption.h"
-#include "core/last_error.h"
+#include "base/interruption.h"
+#include "base/last_error.h"
+#include "sync/backoff.h"
 
 namespace memfabric {
 

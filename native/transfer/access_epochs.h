@@ -15,9 +15,9 @@
 #include <functional>
 #include <mutex>
 
-#include "core/owned_fd.h"
-#include "core/shared_mapping.h"
-#include "core/status.h"
+#include "base/owned_fd.h"
+#include "base/status.h"
+#include "memory/memfd.h"
 
 namespace memfabric {
 

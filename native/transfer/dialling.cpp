@@ -11,11 +11,11 @@
 #include <thread>
 #include <utility>
 
-#include "core/interruption.h"
-#include "core/last_error.h"
+#include "base/interruption.h"
+#include "base/last_error.h"
+#include "endpoint/frames.h"
+#include "endpoint/packets.h"
 #include "transfer/access_epochs.h"
-#include "transfer/packets.h"
-#include "transfer/session_frames.h"
 
 namespace memfabric {
 namespace {

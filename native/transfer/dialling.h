@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "endpoint/address.h"
 #include "transfer/peer.h"
-#include "transfer/session_address.h"
 
 namespace memfabric {
 

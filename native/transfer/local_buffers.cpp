@@ -5,9 +5,9 @@
 #include <cinttypes>
 #include <utility>
 
-#include "core/copy_type.h"
-#include "core/last_error.h"
-#include "core/space.h"
+#include "base/last_error.h"
+#include "copy/type.h"
+#include "space/space.h"
 
 namespace memfabric {
 

@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/copy_request.h"
-#include "core/region_table.h"
-#include "core/slot.h"
-#include "core/status.h"
+#include "base/status.h"
+#include "copy/request.h"
+#include "memory/slot.h"
+#include "space/region_table.h"
 
 namespace memfabric {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/last_error.h"
-#include "transfer/session_frames.h"
+#include "base/last_error.h"
+#include "endpoint/frames.h"
 
 namespace memfabric {
 

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <string>
 
-#include "core/owned_fd.h"
-#include "core/shared_mapping.h"
-#include "transfer/packets.h"
+#include "base/owned_fd.h"
+#include "endpoint/packets.h"
+#include "memory/memfd.h"
 #include "transfer/peer_segments.h"
 #include "transfer/registration_page.h"
 #include "transports/peer_process.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "transfer/instance_id.h"
+#include "endpoint/instance_id.h"
 
 namespace memfabric {
 

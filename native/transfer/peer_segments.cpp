@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/last_error.h"
-#include "core/pause_point.h"
+#include "base/last_error.h"
+#include "base/pause_point.h"
 
 namespace memfabric {
 

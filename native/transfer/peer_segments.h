@@ -10,11 +10,11 @@
 #include <mutex>
 #include <vector>
 
-#include "core/owned_fd.h"
-#include "core/rcu.h"
-#include "core/shared_mapping.h"
-#include "core/status.h"
-#include "transfer/session_frames.h"
+#include "base/owned_fd.h"
+#include "base/status.h"
+#include "endpoint/frames.h"
+#include "memory/memfd.h"
+#include "sync/rcu.h"
 
 namespace memfabric {
 

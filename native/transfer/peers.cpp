@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/rcu.h"
+#include "sync/rcu.h"
 
 namespace memfabric {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/rcu.h"
+#include "sync/rcu.h"
 #include "transfer/peer.h"
 
 namespace memfabric {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/copy_engine.h"
-#include "core/copy_request.h"
+#include "copy/engine.h"
+#include "copy/request.h"
 #include "transports/peer_process.h"
 
 namespace memfabric {

@@ -10,7 +10,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/cpu.h"
+#include "base/cpu.h"
 
 namespace memfabric {
 namespace {

@@ -13,10 +13,10 @@
 #include <memory>
 #include <span>
 
-#include "core/owned_fd.h"
-#include "core/shared_mapping.h"
-#include "core/status.h"
-#include "transfer/instance_id.h"
+#include "base/owned_fd.h"
+#include "base/status.h"
+#include "endpoint/instance_id.h"
+#include "memory/memfd.h"
 
 namespace memfabric {
 

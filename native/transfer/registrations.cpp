@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "core/exported_memory.h"
-#include "core/last_error.h"
-#include "transfer/readable_memory.h"
+#include "base/last_error.h"
+#include "memory/exported_memory.h"
+#include "memory/readable_memory.h"
 
 namespace memfabric {
 namespace {

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
 #include "transfer/registration_page.h"
 #include "transfer/segment_offers.h"
 

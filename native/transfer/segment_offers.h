@@ -11,9 +11,9 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/exported_memory.h"
-#include "transfer/packets.h"
-#include "transfer/session_frames.h"
+#include "endpoint/frames.h"
+#include "endpoint/packets.h"
+#include "memory/exported_memory.h"
 
 namespace memfabric {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/last_error.h"
+#include "base/last_error.h"
 
 namespace memfabric {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "core/status.h"
-#include "core/stream.h"
+#include "base/status.h"
+#include "space/stream.h"
 
 namespace memfabric {
 

@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <climits>
 
-#include "core/chunk_marks.h"
-#include "core/chunked_job.h"
+#include "copy/chunk_marks.h"
+#include "copy/chunked_job.h"
 
 namespace memfabric {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/copy_engine.h"
+#include "copy/engine.h"
 
 namespace memfabric {
 

@@ -1,6 +1,6 @@
 """What kernels know about the objects of their process, read from the native table at its fixed address.
 
-The layout is that of `native/core/device_table.h`.
+The layout is that of `native/collectives/device_table.h`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/device_table.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+#include <mutex>
+
+#include "base/last_error.h"
+
+namespace memfabric {
+namespace {
+
+constexpr std::size_t kEntriesBytes = 4096;
+static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
+constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kDeviceObjects} * kMaxContextBytes;
+
+static_assert(kDeviceTableAddress + kTableBytes <= kObjectsBegin, "the first object would find the table in its way");
+
+std::mutex opening;
+bool is_open = false;
+
+DeviceEntry& entry_of(std::uint32_t id) { return reinterpret_cast<DeviceEntry*>(kDeviceTableAddress)[id]; }
+
+std::uintptr_t context_of(std::uint32_t id) {
+    return kDeviceTableAddress + kEntriesBytes + std::uintptr_t{id} * kMaxContextBytes;
+}
+
+void set_present(std::uint32_t id, std::uint32_t present) {
+    std::atomic_ref(entry_of(id).present).store(present, std::memory_order_release);
+}
+
+}  // namespace
+
+Status DeviceTable::open() {
+    const std::lock_guard lock(opening);
+    if (is_open) return Status::Ok;
+    void* const wanted = reinterpret_cast<void*>(kDeviceTableAddress);
+    void* const got = mmap(wanted, kTableBytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == wanted) {
+        is_open = true;
+        return Status::Ok;
+    }
+    const int error = errno;
+    if (got != MAP_FAILED) munmap(got, kTableBytes);
+    return fail(Status::MallocFailed, "the device table cannot be placed at 0x%" PRIxPTR ": %s", kDeviceTableAddress,
+                std::strerror(got == MAP_FAILED ? error : EEXIST));
+}
+
+void DeviceTable::enter(std::uint32_t id, const DeviceEntry& entry) {
+    DeviceEntry filled = entry;
+    filled.present = 0;
+    filled.context_bytes = 0;
+    filled.context_address = context_of(id);
+    entry_of(id) = filled;
+    set_present(id, 1);
+}
+
+Status DeviceTable::set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes) {
+    if (size_bytes == 0 || size_bytes > kMaxContextBytes) {
+        return fail(Status::InvalidParam, "shm object %u: a context of %u bytes, expected 1 to %u", id, size_bytes,
+                    kMaxContextBytes);
+    }
+    std::memcpy(reinterpret_cast<void*>(context_of(id)), context, size_bytes);
+    std::atomic_ref(entry_of(id).context_bytes).store(size_bytes, std::memory_order_release);
+    return Status::Ok;
+}
+
+void DeviceTable::remove(std::uint32_t id) {
+    set_present(id, 0);
+    madvise(reinterpret_cast<void*>(context_of(id)), kMaxContextBytes, MADV_DONTNEED);
+}
+
+void DeviceTable::remove_all() {
+    for (std::uint32_t id = 0; is_open && id < kDeviceObjects; ++id) set_present(id, 0);
+}
+
+}  // namespace memfabric

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What compute kernels know about the Share Memory objects of their process: a table at a fixed address, so that a
+// kernel needs neither a library nor a call to find it. include/smem/device/smem_shm_aicore_base_api.h reads it from
+// C and C++, src/memfabric_hybrid/device from Numba; the three layouts are one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace memfabric {
+
+inline constexpr std::uint32_t kDeviceObjects = 64;
+inline constexpr std::uint32_t kMaxContextBytes = 64 * 1024;
+inline constexpr std::uintptr_t kDeviceTableAddress = 0x0fff'ff00'0000;  // right below what objects are placed in
+inline constexpr std::uintptr_t kObjectsBegin = 0x1000'0000'0000;        // REGION_START of the store
+
+struct DeviceEntry {
+    std::uint32_t present;  // 0: there is no such object in this process
+    std::uint32_t rank;
+    std::uint32_t rank_size;
+    std::uint32_t context_bytes;
+    std::uint64_t gva;
+    std::uint64_t symmetric_bytes;
+    std::uint64_t context_address;
+    std::uint64_t departures_address;  // of a 32-bit word that is not 0 once a rank of this host is gone
+    std::uint64_t declared_address;    // of one that is not 0 once this process was told that a rank is gone
+    std::uint64_t reserved;
+};
+static_assert(sizeof(DeviceEntry) == 64 && offsetof(DeviceEntry, gva) == 16);
+
+// The process's table. Thread contract: the control plane calls; kernels read while their object exists.
+class DeviceTable {
+public:
+    // Maps the table if that has not been done. MallocFailed when something else is at its address.
+    static Status open();
+    static void enter(std::uint32_t id, const DeviceEntry& entry);
+    static Status set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes);
+    static void remove(std::uint32_t id);
+    static void remove_all();  // in a forked child
+};
+
+}  // namespace memfabric

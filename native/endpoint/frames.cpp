@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "endpoint/frames.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace memfabric {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x5458'464d;  // "MFXT"
+constexpr std::uint16_t kVersion = 1;
+
+enum class Kind : std::uint16_t {
+    Hello = 1,
+    Welcome = 2,
+    Attach = 3,
+    Accepted = 4,
+    Refused = 5,
+    Offered = 6,
+    Withdrawn = 7
+};
+
+class Writer {
+public:
+    explicit Writer(Kind kind) {
+        number(kMagic);
+        number(kVersion);
+        number(static_cast<std::uint16_t>(kind));
+        number(std::uint32_t{0});  // the length, known at the end
+    }
+    template <typename T>
+    Writer& number(T value) {
+        for (std::size_t i = 0; i < sizeof value; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
+        return *this;
+    }
+    Writer& text(std::string_view text) {
+        const std::string_view kept = text.substr(0, kLongestTextBytes);
+        number(static_cast<std::uint8_t>(kept.size()));
+        bytes_ += kept;
+        return *this;
+    }
+    Writer& raw(std::span<const std::uint8_t> bytes) {
+        bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return *this;
+    }
+    Bytes finish() {
+        const std::size_t length = bytes_.size() - kFrameHeaderBytes;
+        for (std::size_t i = 0; i < 4; ++i) bytes_[8 + i] = static_cast<char>(length >> (8 * i));
+        return std::move(bytes_);
+    }
+
+private:
+    Bytes bytes_;
+};
+
+// Once something does not fit, `whole` stays false and all values are zeroes.
+class Reader {
+public:
+    explicit Reader(std::span<const char> bytes) : bytes_(bytes) {}
+
+    template <typename T>
+    T number() {
+        T value = 0;
+        const std::span<const char> taken = take(sizeof value);
+        for (std::size_t i = 0; i < taken.size(); ++i) {
+            value =
+                static_cast<T>(value | static_cast<T>(static_cast<T>(static_cast<std::uint8_t>(taken[i])) << (8 * i)));
+        }
+        return value;
+    }
+    std::string text() {
+        const std::span<const char> taken = take(number<std::uint8_t>());
+        return {taken.begin(), taken.end()};
+    }
+    template <std::size_t Size>
+    void raw(std::array<std::uint8_t, Size>& target) {
+        target = {};
+        const std::span<const char> taken = take(Size);
+        std::copy(taken.begin(), taken.end(), target.begin());
+    }
+    bool whole() const { return fits_ && bytes_.empty(); }
+
+private:
+    std::span<const char> take(std::size_t count) {
+        fits_ = fits_ && count <= bytes_.size();
+        if (!fits_) return {};
+        const std::span<const char> taken = bytes_.first(count);
+        bytes_ = bytes_.subspan(count);
+        return taken;
+    }
+
+    std::span<const char> bytes_;
+    bool fits_ = true;
+};
+
+// The payload, if the frame is one of that kind.
+std::optional<Reader> payload_of(std::span<const char> frame, Kind kind) {
+    std::size_t frame_bytes = 0;
+    if (completeness(frame, frame_bytes) != Completeness::Complete || frame_bytes != frame.size()) return std::nullopt;
+    if (Reader(frame.subspan(6, 2)).number<std::uint16_t>() != static_cast<std::uint16_t>(kind)) return std::nullopt;
+    return Reader(frame.subspan(kFrameHeaderBytes));
+}
+
+}  // namespace
+
+Completeness completeness(std::span<const char> buffer, std::size_t& frame_bytes) {
+    const std::string expected = [] {
+        Writer writer(Kind::Hello);
+        return writer.finish().substr(0, 6);
+    }();
+    const std::size_t known = std::min(buffer.size(), expected.size());
+    if (std::memcmp(buffer.data(), expected.data(), known) != 0) return Completeness::Malformed;
+    if (buffer.size() < kFrameHeaderBytes) return Completeness::Incomplete;
+    const auto length = Reader(buffer.subspan(8, 4)).number<std::uint32_t>();
+    if (length > kLongestPayloadBytes) return Completeness::Malformed;
+    frame_bytes = kFrameHeaderBytes + length;
+    return buffer.size() < frame_bytes ? Completeness::Incomplete : Completeness::Complete;
+}
+
+Bytes encode(const Hello&) { return Writer(Kind::Hello).finish(); }
+
+Bytes encode(const Welcome& welcome) {
+    Writer writer(Kind::Welcome);
+    return writer.text(welcome.host).text(welcome.unix_name).raw(welcome.instance).raw(welcome.secret).finish();
+}
+
+Bytes encode(const Attach& attach) {
+    Writer writer(Kind::Attach);
+    return writer.raw(attach.secret).raw(attach.initiator).text(attach.initiator_session).finish();
+}
+
+Bytes encode(const Accepted& accepted) {
+    Writer writer(Kind::Accepted);
+    return writer.raw(accepted.instance).number(accepted.segment_count).finish();
+}
+
+Bytes encode(const Refused& refused) {
+    Writer writer(Kind::Refused);
+    return writer.text(refused.reason).finish();
+}
+
+Bytes encode(const Offered& offered) {
+    Writer writer(Kind::Offered);
+    writer.number(offered.id).number(offered.start).number(offered.size_bytes).number(offered.file_offset);
+    return writer.finish();
+}
+
+Bytes encode(const Withdrawn& withdrawn) {
+    Writer writer(Kind::Withdrawn);
+    return writer.number(withdrawn.id).finish();
+}
+
+std::optional<Hello> decode_hello(std::span<const char> frame) {
+    const std::optional<Reader> reader = payload_of(frame, Kind::Hello);
+    return reader && reader->whole() ? std::optional<Hello>(Hello{}) : std::nullopt;
+}
+
+std::optional<Welcome> decode_welcome(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Welcome);
+    if (!reader) return std::nullopt;
+    Welcome welcome;
+    welcome.host = reader->text();
+    welcome.unix_name = reader->text();
+    reader->raw(welcome.instance);
+    reader->raw(welcome.secret);
+    return reader->whole() ? std::optional(welcome) : std::nullopt;
+}
+
+std::optional<Attach> decode_attach(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Attach);
+    if (!reader) return std::nullopt;
+    Attach attach;
+    reader->raw(attach.secret);
+    reader->raw(attach.initiator);
+    attach.initiator_session = reader->text();
+    return reader->whole() ? std::optional(attach) : std::nullopt;
+}
+
+std::optional<Accepted> decode_accepted(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Accepted);
+    if (!reader) return std::nullopt;
+    Accepted accepted;
+    reader->raw(accepted.instance);
+    accepted.segment_count = reader->number<std::uint32_t>();
+    return reader->whole() ? std::optional(accepted) : std::nullopt;
+}
+
+std::optional<Refused> decode_refused(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Refused);
+    if (!reader) return std::nullopt;
+    Refused refused{reader->text()};
+    return reader->whole() ? std::optional(refused) : std::nullopt;
+}
+
+std::optional<Offered> decode_offered(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Offered);
+    if (!reader) return std::nullopt;
+    Offered offered;
+    offered.id = reader->number<std::uint32_t>();
+    offered.start = reader->number<std::uint64_t>();
+    offered.size_bytes = reader->number<std::uint64_t>();
+    offered.file_offset = reader->number<std::uint64_t>();
+    return reader->whole() ? std::optional(offered) : std::nullopt;
+}
+
+std::optional<Withdrawn> decode_withdrawn(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Withdrawn);
+    if (!reader) return std::nullopt;
+    const Withdrawn withdrawn{reader->number<std::uint32_t>()};
+    return reader->whole() ? std::optional(withdrawn) : std::nullopt;
+}
+
+}  // namespace memfabric

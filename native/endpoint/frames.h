@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The messages of a session, as bytes: pure, checked, of limited length. Two conversations use them:
+//
+//   TCP   Hello → Welcome            who are you, on which host, where is your Unix socket?
+//   Unix  Attach → Accepted/Refused  here is my epochs page; give me your registrations
+//         → Offered, Withdrawn …     there is (no longer) memory that you can map; until one side hangs up
+//
+// Every frame is a header (magic, version, kind, length) and a payload of fixed numbers and length-prefixed texts, all
+// little-endian. Anything else is malformed and ends the conversation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "endpoint/instance_id.h"
+
+namespace memfabric {
+
+using Bytes = std::string;  // of a frame
+using Secret = std::array<std::uint8_t, 16>;
+
+inline constexpr std::size_t kFrameHeaderBytes = 12;
+inline constexpr std::size_t kLongestPayloadBytes = 1024;
+inline constexpr std::size_t kLongestTextBytes = 255;
+
+struct Hello {};
+
+struct Welcome {
+    std::string host;  // identity of the host, as the control plane knows it
+    std::string unix_name;
+    InstanceId instance;
+    Secret secret;
+};
+
+struct Attach {
+    Secret secret;
+    InstanceId initiator;
+    std::string initiator_session;
+};  // with one descriptor: the epochs page
+
+struct Accepted {
+    InstanceId instance;
+    std::uint32_t segment_count;  // as many announcements follow at once
+};  // with one descriptor: the registrations
+
+// Addresses [start, start + size_bytes) of the sender are that many bytes of the file, from file_offset on.
+struct Offered {
+    std::uint32_t id;  // what the registrations call it
+    std::uint64_t start;
+    std::uint64_t size_bytes;
+    std::uint64_t file_offset;
+};  // with one descriptor: the file
+
+struct Withdrawn {
+    std::uint32_t id;
+};
+
+struct Refused {
+    std::string reason;
+};
+
+Bytes encode(const Hello& hello);
+Bytes encode(const Welcome& welcome);
+Bytes encode(const Attach& attach);
+Bytes encode(const Accepted& accepted);
+Bytes encode(const Refused& refused);
+Bytes encode(const Offered& offered);
+Bytes encode(const Withdrawn& withdrawn);
+
+// Of what stands in the buffer so far: incomplete (nothing is wrong yet), complete (`frame_bytes` of it), or malformed.
+enum class Completeness : std::uint8_t { Incomplete, Complete, Malformed };
+Completeness completeness(std::span<const char> buffer, std::size_t& frame_bytes);
+
+// Nothing if the bytes are not exactly one well-formed frame of that kind.
+std::optional<Hello> decode_hello(std::span<const char> frame);
+std::optional<Welcome> decode_welcome(std::span<const char> frame);
+std::optional<Attach> decode_attach(std::span<const char> frame);
+std::optional<Accepted> decode_accepted(std::span<const char> frame);
+std::optional<Refused> decode_refused(std::span<const char> frame);
+std::optional<Offered> decode_offered(std::span<const char> frame);
+std::optional<Withdrawn> decode_withdrawn(std::span<const char> frame);
+
+}  // namespace memfabric

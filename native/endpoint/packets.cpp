@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "endpoint/packets.h"
+
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+
+#include "base/last_error.h"
+#include "base/pause_point.h"
+
+namespace memfabric {
+namespace {
+
+constexpr std::size_t kLongestPacketBytes = kFrameHeaderBytes + kLongestPayloadBytes;
+
+socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
+    address = {};
+    address.sun_family = AF_UNIX;
+    const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+    std::memcpy(address.sun_path + 1, name.data(), length);
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+union Control {
+    cmsghdr alignment;
+    std::array<char, CMSG_SPACE(kMostPacketFds * sizeof(int))> bytes;
+};
+
+// Whether our user namespace is one in which every user has a number of its own, as that of the whole machine is.
+bool knows_all_users() {
+    constexpr std::uint64_t kAll = 0xffff'ffff;
+    std::uint64_t first = 1;
+    std::uint64_t outside = 0;
+    std::uint64_t count = 0;
+    std::ifstream("/proc/self/uid_map") >> first >> outside >> count;
+    return first == 0 && count == kAll;
+}
+
+}  // namespace
+
+Sending send_packet(int fd, const Bytes& bytes, std::span<const int> fds) {
+    iovec vector{const_cast<char*>(bytes.data()), bytes.size()};
+    Control control{};
+    msghdr message{};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    if (!fds.empty()) {
+        message.msg_control = control.bytes.data();
+        message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+        cmsghdr* header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(fds.size_bytes());
+        std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+    }
+    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size())) return Sending::Sent;
+    if (errno == ETOOMANYREFS) {
+        PausePoint::reach("transfer.crowded");
+        return Sending::Crowded;
+    }
+    return errno == EAGAIN || errno == EINTR ? Sending::Full : Sending::Failed;
+}
+
+Reception receive_packet(int fd, Packet& packet) {
+    packet.bytes.resize(kLongestPacketBytes + 1);
+    packet.fds.clear();
+    packet.fds_lost = false;
+    iovec vector{packet.bytes.data(), packet.bytes.size()};
+    Control control{};
+    msghdr message{};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = control.bytes.size();
+    const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Reception::Nothing;
+    if (got <= 0) return Reception::End;
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int arrived = -1;
+            std::memcpy(&arrived, CMSG_DATA(header) + i * sizeof arrived, sizeof arrived);
+            packet.fds.emplace_back(arrived);
+            if (!packet.fds.back()) packet.fds_lost = true;  // it came as a standard stream and found no other number
+        }
+    }
+    packet.bytes.resize(static_cast<std::size_t>(got));
+    if ((message.msg_flags & MSG_CTRUNC) != 0) packet.fds_lost = true;
+    if (packet.fds_lost) packet.fds.clear();
+    if ((message.msg_flags & MSG_TRUNC) != 0) packet.bytes.clear();  // decodes as malformed
+    return Reception::Packet;
+}
+
+Status listen_abstract(const std::string& name, OwnedFd& listener) {
+    sockaddr_un address;
+    const socklen_t length = abstract_address(name, address);
+    OwnedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(fd.get(), 1024) != 0) {
+        return fail(Status::NoResources, "cannot listen on a Unix socket: %s", std::strerror(errno));
+    }
+    listener = std::move(fd);
+    return Status::Ok;
+}
+
+Status connect_abstract(const std::string& name, OwnedFd& connection) {
+    sockaddr_un address;
+    const socklen_t length = abstract_address(name, address);
+    OwnedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+        return fail(Status::NotConnected, "its Unix socket does not answer: %s", std::strerror(errno));
+    }
+    connection = std::move(fd);
+    return Status::Ok;
+}
+
+bool peer_of(int fd, ucred& peer) {
+    socklen_t length = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+}
+
+bool is_our_user(const ucred& process) {
+    if (process.uid == 0) return true;
+    if (process.uid != geteuid()) return false;
+    uid_t overflow = 65534;
+    std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;
+    if (process.uid != overflow || knows_all_users()) return true;
+    struct stat look{};
+    return stat(("/proc/" + std::to_string(process.pid) + "/ns/user").c_str(), &look) == 0;
+}
+
+void fill_random(std::span<std::uint8_t> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
+        if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+}
+
+std::string hexadecimal(std::span<const std::uint8_t> bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string text;
+    for (const std::uint8_t byte : bytes) {
+        text.push_back(kDigits[byte >> 4]);
+        text.push_back(kDigits[byte & 15]);
+    }
+    return text;
+}
+
+}  // namespace memfabric

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One engine: shows its registered memory to its peers and moves bytes between this process and theirs. The peer does
+// nothing for a transfer.
+//
+//   life: make → open ⇄ close. Registrations and allocations work before open, too; transfers only between.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_guard.h"
+#include "base/status.h"
+#include "copy/request.h"
+#include "endpoint/address.h"
+#include "memory/arena.h"
+#include "memory/exported_memory.h"
+#include "space/stream.h"
+#include "sync/liveness_lease.h"
+#include "transfer/peer_failures.h"
+#include "transfer/peers.h"
+#include "transfer/quantisation.h"
+#include "transfer/registrations.h"
+#include "transfer/segment_offers.h"
+#include "transfer/service.h"
+#include "transports/peer_process.h"
+
+namespace memfabric {
+
+// A batch as callers hold it. `buffers` are this process's addresses, `peer_buffers` the peer's.
+struct TransferArrays {
+    std::span<const std::uint64_t> buffers;
+    std::span<const std::uint64_t> peer_buffers;
+    std::span<const std::uint64_t> sizes;
+};
+
+// 16-bit numbers that become 8-bit integers at the peer; quantisation.h says how. Each piece has `unit_num` units of
+// equal size; scales[i] and offsets[i] are the addresses of that many 32-bit floats (an offset address of 0, or no
+// offsets at all: zeroes). Lengths are in bytes of the source. Owns its numbers: it may run later, on a stream.
+struct QuantisedBatch {
+    std::vector<std::uint64_t> buffers;
+    std::vector<std::uint64_t> peer_buffers;
+    std::vector<std::uint64_t> lengths;
+    std::vector<std::uint64_t> scales;
+    std::vector<std::uint64_t> offsets;
+    std::uint32_t unit_num;
+    HalfType type;
+};
+
+// Thread contract: every method from any thread. Transfers block for their bytes and, at first contact, up to the
+// time-out; nothing is locked on their way. `unregister_memory`, `release` and `close` wait for peers that are inside.
+// Every failure leaves a sentence in the thread's last error.
+class TransferEngine final : public std::enable_shared_from_this<TransferEngine>, private ExportWatcher {
+public:
+    using Milliseconds = std::chrono::milliseconds;
+    // Finds the address of a session whose name is none; for the control plane, may block until the deadline.
+    using Directory = std::function<Status(const std::string& session, std::string& address)>;
+
+    TransferEngine();
+    ~TransferEngine();
+    TransferEngine(const TransferEngine&) = delete;
+    TransferEngine& operator=(const TransferEngine&) = delete;
+
+    // `host` says which host this process counts as: only engines of one host reach each other.
+    // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
+    Status open(const std::string& session, Milliseconds timeout, const std::string& host);
+    void close();  // idempotent
+    void abandon_in_child();
+    bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
+    Status port(std::uint16_t& port);  // reserved before open, listening after it
+    std::string session() const;       // as peers reach it; "" when not open
+    void set_directory(Directory directory);
+
+    Status register_memory(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes);
+    Status unregister_memory(std::span<const std::uint64_t> starts);
+    Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
+    Status release(std::uint64_t address);
+    std::size_t registration_count() const { return fork_guard_.in_forked_child() ? 0 : registrations_.count(); }
+
+    Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
+                    std::uint64_t size_bytes);
+    // The same if we are attached already: never blocks for a connection. Nothing otherwise.
+    std::optional<Status> transfer_if_attached(Direction direction, std::string_view session, std::uint64_t buffer,
+                                               std::uint64_t peer_buffer, std::uint64_t size_bytes);
+    Status transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays);
+    Status write_quantised(const std::string& session, QuantisedBatch batch, std::uint64_t stream);  // 0: at once
+    Status probe(std::string_view session);
+
+    // Runs the transfer on a stream; 0 is no stream.
+    Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream);
+    // Runs any work of this engine on the engine's own stream.
+    Status submit_own(Stream::Task task, std::shared_ptr<Stream>& stream, std::uint64_t& sequence);
+
+    std::shared_ptr<PeerFailures> failures() const;
+
+private:
+    struct Dial {  // one attempt to reach a session, shared by all who want it meanwhile
+        bool done = false;
+        Status status = Status::Ok;
+        std::string sentence;
+    };
+
+    Status gather(Direction direction, const TransferArrays& arrays, std::vector<Piece>& pieces,
+                  std::uint64_t& total_bytes) const;
+    Status move(Direction direction, std::string_view session, std::span<const Piece> pieces,
+                std::uint64_t total_bytes);
+    std::optional<Status> move_if_attached(Direction direction, std::string_view session, std::span<const Piece> pieces,
+                                           std::uint64_t total_bytes);
+    Status quantise_and_move(const std::string& session, const QuantisedBatch& batch);
+    Status attach(const std::string& session);
+    Status dial_once(const std::string& session);
+    Status wait_for_initiators(const char* what);
+    Status ensure_arena();
+    void export_ends(const ExportedRange& range) override;
+    Status check_process() const;
+    Deadline deadline() const { return std::chrono::steady_clock::now() + timeout_; }
+
+    const ForkGuard fork_guard_;
+    Registrations registrations_;
+    Peers peers_;
+
+    std::unique_lock<std::mutex> lock_when_closed();
+
+    mutable std::mutex mutex_;  // for opening, closing and everything below
+    std::atomic<bool> open_{false};
+    bool closing_ = false;  // some of the below is gone already; the lock is free meanwhile, for those who must leave
+    std::condition_variable closed_;
+    Milliseconds timeout_{3000};
+    std::string session_;
+    std::string host_;
+    InstanceId instance_{};
+    OwnedFd port_holder_;
+    std::uint16_t port_ = 0;
+    std::unique_ptr<Arena> arena_;
+    std::unique_ptr<RegistrationPage> page_;
+    std::shared_ptr<SegmentOffers> offers_;
+    std::unique_ptr<LivenessLease> lease_;
+    std::shared_ptr<SessionService> service_;  // shared with calls that wait while the engine closes
+    std::shared_ptr<Stream> stream_;
+    Directory directory_;
+    std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();
+
+    std::mutex dial_mutex_;
+    std::condition_variable dial_done_;
+    std::unordered_map<std::string, std::shared_ptr<Dial>> dials_;
+};
+
+}  // namespace memfabric
