@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "copy/chunked_job.h"
+#include "copy/job.h"
 
 namespace memfabric {
 

@@ -21,7 +21,7 @@
 #include "descriptor_limits.h"
 #include "memory/memfd.h"
 #include "sync/rcu.h"
-#include "transfer/peer.h"
+#include "transfer/peers.h"
 #include "transfer/segment_offers.h"
 
 namespace memfabric {

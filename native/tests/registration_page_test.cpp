@@ -16,7 +16,6 @@
 #include "memory/exported_memory.h"
 #include "memory/memfd.h"
 #include "sync/liveness_lease.h"
-#include "transfer/registration_scan.h"
 #include "transfer/registrations.h"
 #include "transports/peer_process.h"
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "transfer/peer.h"
+#include "transfer/peers.h"
 #include "transfer/piece_sides.h"
-#include "transfer/registration_scan.h"
+#include "transfer/registration_page.h"
 
 namespace memfabric {
 

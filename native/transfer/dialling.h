@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "endpoint/address.h"
-#include "transfer/peer.h"
+#include "transfer/peers.h"
 
 namespace memfabric {
 

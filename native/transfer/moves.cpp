@@ -21,7 +21,7 @@
 #include "transfer/local_buffers.h"
 #include "transfer/outcome.h"
 #include "transfer/piece_sides.h"
-#include "transfer/registration_scan.h"
+#include "transfer/registration_page.h"
 
 namespace memfabric {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/status.h"
-#include "transfer/peer.h"
+#include "transfer/peers.h"
 #include "transports/peer_process.h"
 
 namespace memfabric {

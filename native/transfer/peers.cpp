@@ -3,9 +3,50 @@
 
 #include <utility>
 
+#include "base/last_error.h"
+#include "endpoint/frames.h"
 #include "sync/rcu.h"
 
 namespace memfabric {
+
+bool Peer::hear() {
+    const std::lock_guard lock(link_mutex);
+    if (!link) return false;
+    for (;;) {
+        Packet packet;
+        switch (receive_packet(link.get(), packet)) {
+            case Reception::Nothing:
+                return true;
+            case Reception::End:
+                return false;
+            case Reception::Packet:
+                if (take(std::move(packet))) continue;
+                shutdown(link.get(), SHUT_RDWR);  // so that the service sees an end, whoever has read this
+                return false;
+        }
+    }
+}
+
+bool Peer::take(Packet packet) {
+    if (const std::optional<Withdrawn> withdrawn = decode_withdrawn(packet.bytes)) {
+        segments.remove(withdrawn->id);
+        return packet.fds.empty();
+    }
+    const std::optional<Offered> offered = decode_offered(packet.bytes);
+    if (!offered || packet.fds.size() != (packet.fds_lost ? 0 : 1)) return false;
+    const std::string before = last_error();
+    // Without a descriptor the segment cannot be mapped here; the kernel's route leads there as well.
+    const Status status = packet.fds_lost ? segments.miss(*offered) : segments.add(*offered, std::move(packet.fds[0]));
+    if (status != Status::Ok) set_last_error(before);  // whoever happens to read the link has asked for something else
+    return status == Status::Ok;
+}
+
+void Peer::hang_up() {
+    const std::lock_guard lock(link_mutex);
+    gone.store(true, std::memory_order_release);
+    link.reset();
+    segments.clear();  // what they hold belongs to the machine again
+}
 
 Peers::Peers() : map_(new Map) {}
 

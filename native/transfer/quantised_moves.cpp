@@ -9,8 +9,8 @@
 
 #include "base/last_error.h"
 #include "base/pause_point.h"
-#include "copy/chunked_job.h"
 #include "copy/engine.h"
+#include "copy/job.h"
 #include "sync/rcu.h"
 #include "transfer/engine.h"
 #include "transfer/local_buffers.h"

@@ -23,8 +23,8 @@
 #include "endpoint/address.h"
 #include "endpoint/packets.h"
 #include "transfer/access_epochs.h"
-#include "transfer/peer.h"
 #include "transfer/peer_failures.h"
+#include "transfer/peers.h"
 #include "transfer/segment_offers.h"
 
 namespace memfabric {

@@ -10,8 +10,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "copy/chunk_marks.h"
-#include "copy/chunked_job.h"
+#include "copy/job.h"
 
 namespace memfabric {
 
