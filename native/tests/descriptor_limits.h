@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "base/owned_fd.h"
-#include "check.h"
+#include "tests/check.h"
 
 namespace memfabric::testing {
 

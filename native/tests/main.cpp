@@ -8,7 +8,7 @@
 #include <exception>
 #include <vector>
 
-#include "check.h"
+#include "tests/check.h"
 
 namespace memfabric::testing {
 namespace {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/interruption.h"
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "base/pause_point.h"
+#include "space/stream.h"
+#include "tests/check.h"
+#include "tests/collectives/host_world.h"
+
+namespace memfabric::testing {
+namespace {
+
+// Ends the waits of its thread from the `nth` look on; `meanwhile` runs at that look.
+class Handler final : public Interruption {
+public:
+    explicit Handler(
+        int nth, std::function<void()> meanwhile = [] {})
+        : Interruption(true), left_(nth), meanwhile_(std::move(meanwhile)) {}
+    int looks = 0;
+
+private:
+    bool look() override {
+        ++looks;
+        if (--left_ == 0) meanwhile_();
+        return left_ <= 0;
+    }
+    int left_;
+    std::function<void()> meanwhile_;
+};
+
+constexpr std::chrono::nanoseconds kMinutes = std::chrono::minutes(5);
+
+}  // namespace
+
+TEST(interruption_concerns_its_own_thread_only) {
+    CHECK(!Interruption::possible());
+    const Handler handler(1);
+    CHECK(Interruption::possible());
+    CHECK(Interruption::requested());
+    std::thread([] { CHECK(!Interruption::requested()); }).join();
+    CHECK(Interruption::slice(kMinutes) < kMinutes);
+}
+
+TEST(interruption_can_be_deferred) {
+    Handler handler(1);
+    {
+        const DeferredInterruption deferred;
+        CHECK(!Interruption::requested());
+        CHECK_EQ(handler.looks, 1);
+    }
+    CHECK(Interruption::requested());
+}
+
+TEST(interrupted_barrier_has_not_happened) {
+    const HostWorld world(2);
+    {
+        Handler handler(2);
+        CHECK(world.groups[0]->barrier(kMinutes, nullptr) == Status::Interrupted);
+        CHECK_EQ(handler.looks, 2);
+    }
+    world.run([&](std::uint32_t rank) { CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
+}
+
+TEST(interrupted_gather_that_completed_is_delivered_by_the_next_call) {
+    const HostWorld world(2);
+    std::array<std::array<std::uint64_t, 2>, 2> theirs{};
+    std::array<std::array<std::uint64_t, 2>, 2> ours{};
+    const auto gather = [&](std::uint32_t rank, std::uint64_t round, auto& all, std::chrono::nanoseconds timeout) {
+        const auto mine = letter(rank, round);
+        return world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(mine.data()), sizeof mine,
+                                              reinterpret_cast<std::byte*>(all.data()), timeout, nullptr);
+    };
+    {
+        const Handler handler(1,
+                              [&] { std::thread([&] { CHECK_EQ(gather(1, 7, theirs, kLong), Status::Ok); }).join(); });
+        CHECK(gather(0, 7, ours, kMinutes) == Status::Interrupted);
+    }
+    CHECK(theirs[0] == letter(0, 7));
+    CHECK_EQ(gather(0, 7, ours, kLong), Status::Ok);  // nobody else comes
+    CHECK(ours == theirs);
+    world.run([&](std::uint32_t rank) { CHECK_EQ(gather(rank, 8, rank == 0 ? ours : theirs, kLong), Status::Ok); });
+    CHECK(ours[1] == letter(1, 8));
+}
+
+TEST(interrupted_wait_for_a_turn_leaves_it_to_its_owner) {
+    const HostWorld world(2);
+    std::thread waiting([&] { CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::Ok); });
+    while (!world.groups[1]->everybody().would_complete()) std::this_thread::yield();
+    {
+        const Handler handler(1);
+        CHECK(world.groups[0]->barrier(kMinutes, nullptr) == Status::Interrupted);
+    }
+    CHECK_EQ(world.groups[1]->barrier(kLong, nullptr), Status::Ok);
+    waiting.join();
+}
+
+TEST(interrupted_stream_goes_on) {
+    const auto stream = Stream::make();
+    PausePoint::hold("stream.before_task");
+    std::uint64_t sequence = 0;
+    CHECK_EQ(stream->submit([] { return fail(Status::NoResources, "as planned"); }, sequence), Status::Ok);
+    {
+        const Handler handler(1);
+        CHECK(stream->wait() == Status::Interrupted);
+        CHECK(stream->wait(kMinutes) == Status::Interrupted);
+        CHECK(stream->close() == Status::Interrupted);
+    }
+    PausePoint::release("stream.before_task");
+    CHECK_EQ(stream->wait(), Status::NoResources);  // the failure was not forgotten
+    CHECK_EQ(stream->close(), Status::Ok);
+}
+
+}  // namespace memfabric::testing

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// More ranks than cores, as real processes. Nothing wakes a sleeper but the notification it needs: one that is lost
+// becomes a time-out here.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "collectives/host_group.h"
+#include "tests/check.h"
+
+using namespace memfabric;
+using namespace memfabric::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kPatience = 30s;
+
+// 0 if every round succeeded and had everybody's data of that round.
+int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std::uint32_t ranks, std::uint32_t rounds) {
+    std::vector<std::uint32_t> members(ranks);
+    for (std::uint32_t i = 0; i < ranks; ++i) members[i] = i;
+    std::unique_ptr<HostGroup> group;
+    if (HostGroup::join(page, {rank, ranks, members, "shm object 0"}, group) != Status::Ok) return 1;
+    std::vector<std::uint32_t> all(ranks);
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+        if (group->barrier(kPatience, nullptr) != Status::Ok) return 2;
+        const std::uint32_t mine = rank ^ round << 8;
+        if (group->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                              reinterpret_cast<std::byte*>(all.data()), kPatience, nullptr) != Status::Ok) {
+            return 3;
+        }
+        for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+            if (all[peer] != (peer ^ round << 8)) return 4;
+        }
+    }
+    while (group->barrier(kPatience, nullptr) == Status::Ok && rank == 0) break;  // the last one to need it leaves last
+    return 0;
+}
+
+void run_crowd(std::uint32_t ranks, std::uint32_t rounds) {
+    int fd = -1;
+    REQUIRE(ControlPage::create(ranks, fd) == Status::Ok);
+    std::vector<pid_t> children;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        const pid_t child = fork();
+        if (child == 0) {
+            std::shared_ptr<ControlPage> page;
+            _exit(ControlPage::open(fd, ranks, page) == Status::Ok ? take_part(page, rank, ranks, rounds) : 5);
+        }
+        REQUIRE(child > 0);
+        children.push_back(child);
+    }
+    ::close(fd);
+    for (const pid_t child : children) {
+        int status = -1;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK_EQ(status, 0);
+    }
+}
+
+}  // namespace
+
+TEST(crowd_of_8_processes_keeps_step) { run_crowd(8, 500); }
+
+TEST(crowd_of_32_processes_keeps_step) { run_crowd(32, 60); }
