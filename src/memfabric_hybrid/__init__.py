@@ -29,7 +29,8 @@ from typing import SupportsIndex
 
 from memfabric_hybrid import _native, api_boundary, arguments, bm, errors, logs, process, shm
 from memfabric_hybrid.errors import InvalidParam, NoResources
-from memfabric_hybrid.store import hosting, parse_url
+from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.stream import Stream
 from memfabric_hybrid.transfer import TransferEngine
 from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode

@@ -11,7 +11,7 @@ import os
 from memfabric_hybrid import _native, forks, logs, settings
 from memfabric_hybrid.bm import runtime as bm_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
-from memfabric_hybrid.store import hosting
+from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines
 
 

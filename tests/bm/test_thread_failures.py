@@ -15,7 +15,8 @@ from memfabric_hybrid import bm
 from memfabric_hybrid.address_space import exchange
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient, hosting, parse_url
+from memfabric_hybrid.store import StoreClient, parse_url
+from memfabric_hybrid.store.server import hosting
 from support import pool_worker
 from support.threads import LONG_S, wait_until
 

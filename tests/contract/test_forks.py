@@ -232,7 +232,7 @@ LOCKS = {
 }
 HOLDING = """
 from memfabric_hybrid.bm import runtime
-from memfabric_hybrid.store import hosting
+from memfabric_hybrid.store.server import hosting
 import threading
 
 must(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))

@@ -15,7 +15,8 @@ from memfabric_hybrid.file_descriptors import ENOUGH
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
-from memfabric_hybrid.store import StoreClient, WatchUpdate, hosting, parse_url
+from memfabric_hybrid.store import StoreClient, WatchUpdate, parse_url
+from memfabric_hybrid.store.server import hosting
 
 GROUP = "bm/ranks"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.store import ranges
+from memfabric_hybrid.store.state import ranges
 from support.ports import reserved_port
 from support.workers import Cluster
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Close, Effect, Send
-from memfabric_hybrid.store.state import StoreState
+from memfabric_hybrid.store.state.effects import Close, Effect, Send
+from memfabric_hybrid.store.state.machine import StoreState
 from store import invariants
 
 TIMEOUT_S = 3.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memfabric_hybrid.store.effects import Effect, Send
 from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, rank_key
-from memfabric_hybrid.store.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
-from memfabric_hybrid.store.state import StoreState
+from memfabric_hybrid.store.state.effects import Effect, Send
+from memfabric_hybrid.store.state.machine import StoreState
+from memfabric_hybrid.store.state.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
 
 
 def check(state: StoreState, connected: set[int] | None = None) -> None:

@@ -15,7 +15,8 @@ from memfabric_hybrid.errors import InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.member import FAREWELL_S, Entry
 from memfabric_hybrid.runtime_slot import RuntimeSlot
-from memfabric_hybrid.store import StoreUrl, hosting, parse_url
+from memfabric_hybrid.store import StoreUrl, parse_url
+from memfabric_hybrid.store.server import hosting
 
 
 class Runtime(msgspec.Struct):

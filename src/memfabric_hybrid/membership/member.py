@@ -20,7 +20,8 @@ from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, Resour
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl, hosting
+from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl
+from memfabric_hybrid.store.server import hosting
 
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim

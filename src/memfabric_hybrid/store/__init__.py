@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from memfabric_hybrid.store.client import StoreClient
+from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import OtherIncarnation, Snapshot, Store, Watch, WatchCallback, WatchUpdate
 from memfabric_hybrid.store.messages import Refusal
 from memfabric_hybrid.store.session_events import (
@@ -19,7 +19,7 @@ from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 if TYPE_CHECKING:
     from memfabric_hybrid.store.in_process import InProcessServer, InProcessStore
-    from memfabric_hybrid.store.server import StoreServer
+    from memfabric_hybrid.store.server.server import StoreServer
 
 __all__ = [
     "InProcessServer",
@@ -46,7 +46,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """The server brings asyncio along and the twin is for tests: members that run neither do not load them."""
     if name == "StoreServer":
-        from memfabric_hybrid.store import server
+        from memfabric_hybrid.store.server import server
 
         return server.StoreServer
     if name in ("InProcessServer", "InProcessStore"):

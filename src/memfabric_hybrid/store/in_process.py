@@ -16,12 +16,12 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotStarted, TimedOut, failure_of
 from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
+from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks, WatchRegistration
 from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
 from memfabric_hybrid.store.limits import MAX_TIMEOUT_S, SESSION_ID_BYTES, check_prefix
 from memfabric_hybrid.store.participant import Participant
-from memfabric_hybrid.store.state import StoreState
-from memfabric_hybrid.store.watch_callbacks import WatchCallbacks, WatchRegistration
+from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.machine import StoreState
 
 JOIN_S = 1.0
 TICK_S = 0.001  # pause between looks at the clock when a deadline has just passed

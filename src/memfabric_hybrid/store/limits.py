@@ -8,6 +8,7 @@ from __future__ import annotations
 from memfabric_hybrid.errors import InvalidParam
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+BACKLOG = 4096  # a thousand members may connect in the same instant
 
 MAX_KEY_BYTES = 1024
 MAX_VALUE_BYTES = 64 * MIB

@@ -13,7 +13,7 @@ import zlib
 from memfabric_hybrid import settings, signal_handlers
 from memfabric_hybrid.file_descriptors import open_socket
 from memfabric_hybrid.peer_credentials import check_user
-from memfabric_hybrid.store.listeners import BACKLOG
+from memfabric_hybrid.store.limits import BACKLOG
 
 
 def listen_local(incarnation: str) -> socket.socket:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, ResourceInUse
-from memfabric_hybrid.store import StoreClient, StoreUrl, hosting
+from memfabric_hybrid.store import StoreClient, StoreUrl
+from memfabric_hybrid.store.server import hosting
 
 log = logs.get(__name__)
 _PREFIX = "transfer/sessions/"

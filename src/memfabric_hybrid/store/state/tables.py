@@ -1,7 +1,7 @@
 """What the store knows and what each request does to it: the tables, connected. Pure.
 
 Handlers take (connection, session id, request, now) and give effects. A handler that raises a FabricError has changed
-nothing. Who is connected and who has greeted is `state.py`'s business.
+nothing. Who is connected and who has greeted is `machine.py`'s business.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any
 
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotExist
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
-from memfabric_hybrid.store.keyspace import Entry, Keyspace
 from memfabric_hybrid.store.limits import (
     MAX_EPHEMERAL_BYTES,
     check_counter,
@@ -24,13 +22,15 @@ from memfabric_hybrid.store.limits import (
     rank_key,
     shown,
 )
-from memfabric_hybrid.store.next_deadline import NextDeadline
-from memfabric_hybrid.store.ranges import RangeTable
-from memfabric_hybrid.store.ranks import Claim, RankTable
-from memfabric_hybrid.store.rendezvous import RendezvousTable
-from memfabric_hybrid.store.sessions import Session, SessionTable
-from memfabric_hybrid.store.waiters import KeyWaiters, Waiter
-from memfabric_hybrid.store.watches import WatchTable
+from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.keyspace import Entry, Keyspace
+from memfabric_hybrid.store.state.next_deadline import NextDeadline
+from memfabric_hybrid.store.state.ranges import RangeTable
+from memfabric_hybrid.store.state.ranks import Claim, RankTable
+from memfabric_hybrid.store.state.rendezvous import RendezvousTable
+from memfabric_hybrid.store.state.sessions import Session, SessionTable
+from memfabric_hybrid.store.state.waiters import KeyWaiters, Waiter
+from memfabric_hybrid.store.state.watches import WatchTable
 
 _COUNTER = re.compile(rb"-?[0-9]{1,19}")
 

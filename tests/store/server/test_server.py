@@ -314,7 +314,7 @@ def test_a_forked_child_does_not_keep_the_server_alive(store_url: str) -> None:
 def test_without_uvloop_plain_asyncio_serves(
     store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memfabric_hybrid.store.server._uvloop_error", ImportError("not installed"))
+    monkeypatch.setattr("memfabric_hybrid.store.server.server._uvloop_error", ImportError("not installed"))
     server = StoreServer(store_url)
     server.start()
     assert "uvloop cannot be imported" in caplog.text

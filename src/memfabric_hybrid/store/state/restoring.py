@@ -11,10 +11,10 @@ from functools import partial
 
 from memfabric_hybrid.errors import Duplicated, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Effect, Send
 from memfabric_hybrid.store.limits import check_key, check_prefix, check_value, rank_key, shown
-from memfabric_hybrid.store.sessions import Session
-from memfabric_hybrid.store.tables import StoreTables
+from memfabric_hybrid.store.state.effects import Effect, Send
+from memfabric_hybrid.store.state.sessions import Session
+from memfabric_hybrid.store.state.tables import StoreTables
 
 
 def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[Effect]:

@@ -6,10 +6,10 @@ import pytest
 
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Close, Send
 from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MIB
-from memfabric_hybrid.store.sessions import STALL_S
-from memfabric_hybrid.store.state import HELLO_TIMEOUT_S
+from memfabric_hybrid.store.state.effects import Close, Send
+from memfabric_hybrid.store.state.machine import HELLO_TIMEOUT_S
+from memfabric_hybrid.store.state.sessions import STALL_S
 from store.bench import TIMEOUT_S, Bench, answer, gather, only, session_id
 
 # --- connections ----------------------------------------------------------------------------------------------------

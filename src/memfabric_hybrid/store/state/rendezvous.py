@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from memfabric_hybrid.errors import Code, Duplicated, InvalidParam
-from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import MIB, check_gather, check_timeout, shown
 from memfabric_hybrid.store.messages import Arrived, Gather, Gathered, Refused
-from memfabric_hybrid.store.next_deadline import NextDeadline
+from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.next_deadline import NextDeadline
 
 MAX_REMEMBERED_GROUPS = 256
 MAX_REMEMBERED_BYTES = 64 * MIB

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
-from memfabric_hybrid.store.next_deadline import NEVER
-from memfabric_hybrid.store.restoring import restore
-from memfabric_hybrid.store.sessions import Session
-from memfabric_hybrid.store.tables import NeedsSession, StoreTables
+from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.next_deadline import NEVER
+from memfabric_hybrid.store.state.restoring import restore
+from memfabric_hybrid.store.state.sessions import Session
+from memfabric_hybrid.store.state.tables import NeedsSession, StoreTables
 
 HELLO_TIMEOUT_S = 10.0
 

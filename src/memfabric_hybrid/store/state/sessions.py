@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from memfabric_hybrid.store.effects import ConnectionId
+from memfabric_hybrid.store.state.effects import ConnectionId
 
 STALL_S = 1.0  # a longer gap between two ticks is the server's own fault: everybody gets that much more time
 

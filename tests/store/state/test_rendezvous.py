@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Close, Send
+from memfabric_hybrid.store.state.effects import Close, Send
 from store.bench import Bench, answer, gather
 
 

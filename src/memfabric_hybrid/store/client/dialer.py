@@ -13,7 +13,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut, resource_failure
 from memfabric_hybrid.file_descriptors import open_socket
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.connection import AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
 

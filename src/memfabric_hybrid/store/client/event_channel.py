@@ -17,8 +17,10 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, NotStarted
 from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.connection import FOREVER, AnswerLate, Connection, ConnectionLost
-from memfabric_hybrid.store.dialer import Dialer, pauses_s
+from memfabric_hybrid.store.client.connection import FOREVER, AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
+from memfabric_hybrid.store.client.session_records import SessionRecords
+from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
     SessionEvent,
@@ -26,8 +28,6 @@ from memfabric_hybrid.store.session_events import (
     SessionLost,
     SessionRestored,
 )
-from memfabric_hybrid.store.session_records import SessionRecords
-from memfabric_hybrid.store.watch_callbacks import WatchCallbacks
 
 HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore
 BEATS_PER_TIMEOUT = 5

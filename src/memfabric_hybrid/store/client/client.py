@@ -15,10 +15,11 @@ from memfabric_hybrid._native import Heartbeat, _gather
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
-from memfabric_hybrid.store.connection_pool import ConnectionPool
-from memfabric_hybrid.store.dialer import Dialer, pauses_s
-from memfabric_hybrid.store.event_channel import EventChannel, HeartbeatFactory
+from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
+from memfabric_hybrid.store.client.connection_pool import ConnectionPool
+from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
+from memfabric_hybrid.store.client.event_channel import EventChannel, HeartbeatFactory
+from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
 from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
 from memfabric_hybrid.store.limits import (
     SESSION_ID_BYTES,
@@ -29,7 +30,6 @@ from memfabric_hybrid.store.limits import (
 from memfabric_hybrid.store.participant import Participant, gathered_parts
 from memfabric_hybrid.store.session_events import SessionEvent
 from memfabric_hybrid.store.url import StoreUrl, parse_url
-from memfabric_hybrid.store.watch_callbacks import WatchRegistration
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
 FAREWELL_S = 1.0

@@ -7,9 +7,8 @@ import socket
 
 from memfabric_hybrid.errors import FabricError, InvalidParam, ResourceInUse
 from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.store.limits import BACKLOG
 from memfabric_hybrid.store.url import StoreUrl, check_is_tcp
-
-BACKLOG = 4096  # a thousand members may connect in the same instant
 
 
 def listen(url: StoreUrl) -> list[socket.socket]:

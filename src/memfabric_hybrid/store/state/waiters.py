@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from memfabric_hybrid.errors import Code
-from memfabric_hybrid.store.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.limits import shown
 from memfabric_hybrid.store.messages import Refused, Value
-from memfabric_hybrid.store.next_deadline import NextDeadline
+from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.next_deadline import NextDeadline
 
 
 class Waiter(NamedTuple):

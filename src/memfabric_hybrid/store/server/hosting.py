@@ -14,7 +14,7 @@ from memfabric_hybrid import forks
 from memfabric_hybrid.store.url import StoreUrl
 
 if TYPE_CHECKING:
-    from memfabric_hybrid.store.server import StoreServer
+    from memfabric_hybrid.store.server.server import StoreServer
 
 _servers: dict[StoreUrl, StoreServer] = {}
 _owners: dict[StoreUrl, set[str]] = {}
@@ -28,7 +28,7 @@ def host(url: StoreUrl, owner: str) -> None:
         if url in _servers and _servers[url].failure is not None:
             _servers.pop(url).stop()
         if url not in _servers:
-            from memfabric_hybrid.store.server import StoreServer  # here: most members never run one
+            from memfabric_hybrid.store.server.server import StoreServer  # here: most members never run one
 
             server = StoreServer(url)
             server.start()

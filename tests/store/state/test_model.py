@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.effects import Effect, Send
-from memfabric_hybrid.store.state import StoreState
+from memfabric_hybrid.store.state.effects import Effect, Send
+from memfabric_hybrid.store.state.machine import StoreState
 from store import invariants
 
 MEMBERS = st.integers(0, 2)

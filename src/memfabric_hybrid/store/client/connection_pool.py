@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store.connection import Connection
-from memfabric_hybrid.store.dialer import Dialer
+from memfabric_hybrid.store.client.connection import Connection
+from memfabric_hybrid.store.client.dialer import Dialer
 from memfabric_hybrid.store.messages import REQUESTS
 
 MAX_IDLE = 8

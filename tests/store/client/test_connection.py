@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from memfabric_hybrid import clock
-from memfabric_hybrid.store.connection import AnswerLate, Connection
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection
 
 
 class Silent(socket.socket):

@@ -20,13 +20,13 @@ from memfabric_hybrid import clock, file_descriptors, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
 from memfabric_hybrid.service_thread import ServiceThread
-from memfabric_hybrid.store.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
-from memfabric_hybrid.store.listeners import listen
 from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import Hello, Refused, decode_request, framed
-from memfabric_hybrid.store.state import StoreState
+from memfabric_hybrid.store.server.listeners import listen
+from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 _uvloop_error: ImportError | None = None

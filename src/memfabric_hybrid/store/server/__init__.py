@@ -1,0 +1,1 @@
+"""The store behind its sockets, and who starts it."""
