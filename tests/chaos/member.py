@@ -154,13 +154,12 @@ def take_signals(seconds: float, raising: bool) -> int:
 def lose_stderr(how: str) -> None:
     """Whatever the library says from now on is said to nobody. It says much."""
     sys.stderr.flush()
+    read, write = os.pipe()  # either end may have the number, if it was lost before
+    os.dup2(write, 2)
+    for end in {read, write} - {2}:
+        os.close(end)
     if how == "close":
         os.close(2)
-    else:
-        read, write = os.pipe()
-        os.dup2(write, 2)
-        os.close(read)
-        os.close(write)
     mf.set_log_level(1)
 
 
