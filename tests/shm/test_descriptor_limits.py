@@ -35,7 +35,7 @@ def test_create_without_descriptors(heap: shm.ShareMemory) -> None:
 def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> None:
     """Not even for a connection to the store: it hears of the end when it can be told."""
     other = shm.create(1, 1, 0, 2 << 20)
-    store = other._foundation.runtime.node.member.store
+    store = other._parts.runtime.node.member.store
     assert isinstance(store, StoreClient)
     store._pool.drop_idle()
     with no_descriptors():
