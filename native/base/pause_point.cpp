@@ -10,10 +10,15 @@
 namespace memfabric {
 namespace {
 
+struct Point {
+    int waiting = 0;  // threads
+    int passes = 0;
+};
+
 struct Held {
     std::mutex mutex;
     std::condition_variable changed;
-    std::map<std::string, int> waiting;  // threads at each point that is held
+    std::map<std::string, Point> points;  // those that are held
 };
 
 Held* held = new Held;  // never destroyed: threads may stand there while static destructors run
@@ -21,13 +26,16 @@ Held* held = new Held;  // never destroyed: threads may stand there while static
 }  // namespace
 
 void PausePoint::wait_at(const char* name) {
-    Held& points = *held;
-    std::unique_lock lock(points.mutex);
-    const auto point = points.waiting.find(name);
-    if (point == points.waiting.end()) return;
-    ++point->second;
-    points.changed.notify_all();
-    points.changed.wait(lock, [&] { return points.waiting.find(name) == points.waiting.end(); });
+    Held& here = *held;
+    std::unique_lock lock(here.mutex);
+    const auto point = here.points.find(name);
+    if (point == here.points.end()) return;
+    ++point->second.waiting;
+    here.changed.notify_all();
+    here.changed.wait(lock, [&, passes = point->second.passes] {
+        const auto now = here.points.find(name);
+        return now == here.points.end() || now->second.passes != passes;
+    });
 }
 
 void PausePoint::hold(const std::string& name) {
@@ -37,22 +45,30 @@ void PausePoint::hold(const std::string& name) {
     });
     static_cast<void>(fork_handler);
     const std::lock_guard lock(held->mutex);
-    held->waiting.emplace(name, 0);
-    held_.store(static_cast<int>(held->waiting.size()));
+    held->points.emplace(name, Point{});
+    held_.store(static_cast<int>(held->points.size()));
 }
 
 bool PausePoint::wait_until_held(const std::string& name, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(held->mutex);
     return held->changed.wait_for(lock, timeout, [&] {
-        const auto point = held->waiting.find(name);
-        return point != held->waiting.end() && point->second != 0;
+        const auto point = held->points.find(name);
+        return point != held->points.end() && point->second.waiting != 0;
     });
+}
+
+void PausePoint::let_pass(const std::string& name) {
+    const std::lock_guard lock(held->mutex);
+    const auto point = held->points.find(name);
+    if (point == held->points.end()) return;
+    point->second = {0, point->second.passes + 1};
+    held->changed.notify_all();
 }
 
 void PausePoint::release(const std::string& name) {
     const std::lock_guard lock(held->mutex);
-    held->waiting.erase(name);
-    held_.store(static_cast<int>(held->waiting.size()));
+    held->points.erase(name);
+    held_.store(static_cast<int>(held->points.size()));
     held->changed.notify_all();
 }
 

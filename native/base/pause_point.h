@@ -23,7 +23,8 @@ public:
 
     static void hold(const std::string& name);  // whoever reaches it from now on waits there
     static bool wait_until_held(const std::string& name, std::chrono::nanoseconds timeout);  // a thread waits there
-    static void release(const std::string& name);  // those who wait go on, later ones do not wait
+    static void let_pass(const std::string& name);  // those who wait go on, later ones wait
+    static void release(const std::string& name);   // those who wait go on, later ones do not wait
 
 private:
     static void wait_at(const char* name);

@@ -34,6 +34,9 @@ void bind_pause_point(nb::module_& module) {
         },
         nb::arg("name"), nb::arg("timeout_s"), "For tests: True as soon as a thread waits there.");
     module.def(
+        "_let_pass_at", [](const std::string& name) { PausePoint::let_pass(name); }, nb::arg("name"),
+        "For tests: threads that wait there go on, later ones wait.");
+    module.def(
         "_release_at", [](const std::string& name) { PausePoint::release(name); }, nb::arg("name"),
         "For tests: threads that wait there go on.");
 }

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import resource
 import select
 import socket
+import struct
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -28,6 +32,7 @@ from memfabric_hybrid.address_space.messages import (
 )
 from memfabric_hybrid.errors import Code, NoResources
 from support.neighbours import THEIRS, House, Puppet, beside, memory_file, share
+from support.threads import wait_until
 
 pytestmark = pytest.mark.plain_user
 
@@ -121,6 +126,42 @@ def test_a_kernel_that_takes_no_more_descriptors_ends_no_link(
     monkeypatch.undo()
     assert me.ask(other.neighbour()) == [Accept(share(THEIRS))]
     assert (me.lost, other.lost) == ([], [])
+
+
+@contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    listed = os.listdir("/proc/self/fd")
+    taken = {int(number) for number in listed if os.path.lexists(f"/proc/self/fd/{number}")}  # not the listing's own
+    lowest_free = next(number for number in itertools.count() if number not in taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_door_stays_shut_without_descriptors(houses: Callable[[int], House], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first peer gets the spare one and keeps it. Those behind it are not looked at over and over, and are let
+    in as soon as there are some again."""
+    house, knocks = houses(MINE), []
+    accept, house.wanted_ticks = house.exchange._accept, 1 << 30
+    monkeypatch.setattr(house.exchange, "_accept", lambda: (knocks.append(house.ticks), accept()))
+    with ExitStack() as stack:
+        visitors = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(3)]
+        with no_more_descriptors():
+            for peer in visitors:
+                peer.settimeout(20)
+                peer.connect("\0" + house.name)
+            wait_until(lambda: house.exchange._paused or len(knocks) > 10)
+            tried, since = len(knocks), house.ticks
+            wait_until(lambda: house.ticks > since + 5)
+            assert len(knocks) == tried, "it looks at the door all the time"
+        question = Withdraw("bm/0", 1, THEIRS, 1)
+        for peer in visitors:
+            peer.send(struct.pack("!Q", 5) + encode(question))
+        for peer in visitors:
+            assert peer.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
 
 
 def test_late_answer_is_not_taken_for_the_next_one(houses: Callable[[int], House], puppet: Puppet) -> None:

@@ -8,31 +8,37 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 
 import memfabric_hybrid as mf
+from memfabric_hybrid import _native
 from memfabric_hybrid.bm import BigMemory, BmCopyType, BmMemType
+from memfabric_hybrid.errors import InvalidParam
 from support import campaigns, pause_points, pool_worker
 from support.pool_worker import MIB
+from support.threads import Beside, wait_until
 from support.workers import Cluster
 
 LONG = 40 * MIB  # more than a copy moves between two looks at who is gone
+MOST = LONG + 2 * MIB
+CHUNK = 32 * MIB
 
 
 class LongCopy:
     """Stands between its first and its second chunk until it is told to go on."""
 
-    def __init__(self, point: pause_points.Point, pool: BigMemory) -> None:
+    def __init__(self, point: pause_points.Point, pool: BigMemory, size: int = LONG) -> None:
         self.codes: list[int] = []
         self._point = point
-        self._plain = ctypes.create_string_buffer(LONG)
+        self._plain = ctypes.create_string_buffer(size)
         place = pool.peer_rank_ptr(pool_worker.rank(), BmMemType.HOST)
         source = ctypes.addressof(self._plain)
         self._thread = threading.Thread(
-            target=lambda: self.codes.append(pool.copy_data(source, place, LONG, BmCopyType.H2G))
+            target=lambda: self.codes.append(pool.copy_data(source, place, size, BmCopyType.H2G))
         )
         self._thread.start()
         point.wait_until_reached()
@@ -46,7 +52,7 @@ class LongCopy:
 @pytest.fixture
 def long_copy(store_url: str) -> Iterator[LongCopy]:
     """Of this process, rank 0, inside its own memory."""
-    pool_worker.take_part(store_url, 4, dram=LONG)
+    pool_worker.take_part(store_url, 4, dram=LONG, max_dram_size=MOST)
     with pause_points.held("space.copy.between_chunks") as point:
         copy = LongCopy(point, pool_worker.pools[0])
         yield copy
@@ -59,7 +65,7 @@ def test_deaths_are_noticed(
     pool = pool_worker.pools[0]
     byte = ctypes.create_string_buffer(1)
     with workers(2) as cluster:
-        ranks = cluster.call_all("take_part", store_url, 4, dram=LONG)
+        ranks = cluster.call_all("take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
         for index, rank in enumerate(ranks):
             place = pool.peer_rank_ptr(rank, BmMemType.HOST)
             copy = (ctypes.addressof(byte), place, 1, BmCopyType.H2G)
@@ -79,7 +85,7 @@ def test_memory_of_the_dead_goes_when_the_copy_is_over(
 ) -> None:
     pool = pool_worker.pools[0]
     with workers(1) as cluster:
-        [rank] = cluster.call_all("take_part", store_url, 4, dram=LONG)
+        [rank] = cluster.call_all("take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
         cluster.kill(0)
         until = time.monotonic() + campaigns.notice_s()
         while pool._is_live(rank) and time.monotonic() < until:
@@ -94,10 +100,10 @@ def test_successor_gets_its_place_when_the_copy_is_over(
 ) -> None:
     pool = pool_worker.pools[0]
     with workers(1) as cluster:
-        [rank] = cluster.call_all("take_part", store_url, 4, dram=LONG)
+        [rank] = cluster.call_all("take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
         cluster.kill(0)
         cluster.start(0)
-        joining = cluster.begin(0, "take_part", store_url, 4, dram=LONG)
+        joining = cluster.begin(0, "take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
         assert long_copy.finish() == 0
         assert joining.result() == rank
         place = pool.peer_rank_ptr(rank, BmMemType.HOST)
@@ -106,18 +112,98 @@ def test_successor_gets_its_place_when_the_copy_is_over(
         cluster.kill(0)
 
 
+def test_nobody_waits_for_the_copy_with_the_pool_in_hand(
+    store_url: str,
+    workers: Callable[[int], AbstractContextManager[Cluster]],
+    long_copy: LongCopy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A successor's memory waits until the copy has left its predecessor's: on the exchange's thread, which was asked,
+    and on that of a call which asked. The pool is free meanwhile."""
+    pool = pool_worker.pools[0]
+    waiting, drain = set(), pool._drain
+
+    def seen_drain(rank: int) -> None:
+        waiting.add(threading.get_ident())
+        drain(rank)
+
+    with workers(1) as cluster:
+        [rank] = cluster.call_all("take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
+        cluster.kill(0)
+        wait_until(lambda: not pool._is_live(rank))
+        assert not pool._collect()
+        monkeypatch.setattr(pool, "_drain", seen_drain)
+        cluster.start(0)
+        joining = cluster.begin(0, "take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
+        wait_until(lambda: len(waiting) == 1)
+        extending = Beside(lambda: pool.extend_local_mem(BmMemType.HOST, 2 * MIB))
+        wait_until(lambda: len(waiting) == 2)
+        assert "joined" in Beside(lambda: repr(pool)).result()
+        assert long_copy.finish() == 0
+        assert extending.result() == 0, mf.get_last_err_msg()
+        assert joining.result() == rank
+        cluster.kill(0)
+
+
+def test_copy_of_several_chunks_lets_go_between_two_of_them(store_url: str) -> None:
+    """Who takes memory away, of whatever rank, waits for one chunk at most."""
+    pool_worker.take_part(store_url, 4, dram=3 * CHUNK)
+    pool = pool_worker.pools[0]
+    with pause_points.held("space.copy.between_chunks") as point:
+        copy = LongCopy(point, pool, 3 * CHUNK)
+        pool._detach(3)
+        assert not pool._collect()
+        point.let_pass()
+        point.wait_until_reached()
+        let_go = pool._collect()
+        assert copy.finish() == 0
+    assert let_go
+
+
+def is_closed(pool: BigMemory) -> bool:
+    try:
+        pool._revoke(pool.capacity - 1, "nobody is there")
+    except InvalidParam:
+        return True
+    return False
+
+
 def test_other_objects_come_and_go(long_copy: LongCopy) -> None:
+    """Who waits for the copy does so alone. Should it keep the interpreter, the loops below would never end."""
     pool_worker.create(1)
-    array = pool_worker.pools[1].array(pool_worker.rank(), 8, "u1")
-    closing = threading.Thread(target=pool_worker.pools[1].destroy)  # waits for running copies, alone
-    closing.start()
+    pool = pool_worker.pools[1]
+    array = pool.array(pool_worker.rank(), 8, "u1")
+    closing = Beside(pool.destroy)
+    wait_until(lambda: is_closed(pool))
     array[:] = 7
+    begun: list[object] = []
+    last_sight = weakref.ref(array, begun.append)  # no Python code: nothing else runs before the memory is given back
     dropped = [array]
     del array
-    dropping = threading.Thread(target=dropped.clear)  # the last one gives the addresses back
-    dropping.start()
-    assert sum(range(100)) == 4950  # nobody sits on the interpreter
+    dropping = Beside(dropped.clear)  # the last one gives the addresses back
+    wait_until(lambda: bool(begun))
+    assert last_sight() is None
+    assert closing.runs
+    assert dropping.runs
     assert long_copy.finish() == 0
-    closing.join()
-    dropping.join()
+    closing.result()
+    dropping.result()
     pool_worker.create(1)  # at the same addresses
+
+
+class Forgotten(_native.Space):
+    """One that nobody has closed; of Python, so that its end can be seen."""
+
+
+def test_object_that_nobody_closed_ends_alone(long_copy: LongCopy) -> None:
+    begun: list[object] = []
+    space = Forgotten(pool_worker.pools[0].base + (1 << 40), 1, 2 * MIB, 0, 0, "a forgotten object")
+    last_sight = weakref.ref(space, begun.append)
+    dropped = [space]
+    del space
+    dropping = Beside(dropped.clear)
+    wait_until(lambda: bool(begun))
+    assert last_sight() is None
+    assert dropping.runs
+    assert long_copy.finish() == 0
+    dropping.result()

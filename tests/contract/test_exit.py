@@ -69,6 +69,31 @@ def test_exit_with_daemon_threads_in_our_calls(call: str, store_url: str) -> Non
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", ""), ended
 
 
+def test_exit_while_a_daemon_thread_runs_python_inside_our_call(store_url: str) -> None:
+    """The search for a session is Python code below native code, and wants the interpreter all the time."""
+    program = """
+        import threading, time
+        import memfabric_hybrid as mf
+        from memfabric_hybrid.transfer.directory import Directory
+        begun = threading.Semaphore(0)
+
+        def find(directory, session):
+            begun.release()
+            while True:
+                time.sleep(0)
+
+        Directory.find = find
+        engine = mf.TransferEngine()
+        assert engine.initialize("STORE", "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        for session in ("nobody", "nobody else"):
+            threading.Thread(target=engine.send_probe, args=[session], daemon=True).start()
+            begun.acquire()
+        print("ended")
+    """
+    ended = run_python(textwrap.dedent(program).replace("STORE", store_url))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", ""), ended
+
+
 def test_import_in_a_sub_interpreter_is_refused() -> None:
     program = """
         try:

@@ -18,6 +18,7 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import bm, shm
 from support import pause_points
 from support.ports import reserved_port
+from support.threads import Beside
 from support.workers import Cluster
 
 SOON_S = 20.0  # far from the minutes that the waits would take
@@ -199,6 +200,21 @@ def test_first_contact_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         with interrupted_by():
             engine.batch_transfer_sync_read(session, [ctypes.addressof(source)], [4096], [8])
         assert engine.send_probe(engine.session_id) == 0, mf.get_last_err_msg()
+
+
+def test_first_contact_of_another_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one thread dials a session; this one waits for what comes of it."""
+    monkeypatch.setenv("MF_TRANSFER_TIMEOUT_MS", "100000")
+    with socket.create_server(("127.0.0.1", 0)) as silent, mf.TransferEngine() as engine:
+        assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        session = f"127.0.0.1:{silent.getsockname()[1]}"
+        dialling = Beside(lambda: engine.send_probe(session))
+        connection = silent.accept()[0]
+        with interrupted_by():
+            engine.send_probe(session)
+        assert dialling.runs
+        connection.close()
+        assert dialling.result() == -2014
 
 
 def test_looking_for_a_store_is_left() -> None:

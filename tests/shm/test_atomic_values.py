@@ -199,3 +199,21 @@ def test_value_that_looks_free_in_a_restarted_store_stays_held(store: Unreliable
     store.lost_requests = [OtherIncarnation("the store was restarted")]
     assert values.take(2, soon()) == 1
     assert store.get("shm-0-value/0", deadline=soon()) == b"0"
+
+
+def test_value_is_not_taken_from_a_store_that_was_restarted_unnoticed(
+    store: UnreliableStore, other_store: InProcessStore, server: InProcessServer
+) -> None:
+    """What we know of is its earlier life; the new one hears from the holder of value 0 only after we have asked."""
+    others = values_of(other_store, server, rank=1)
+    lives: list[str] = []
+
+    def whole_store(deadline: Deadline) -> str:
+        lives.append("earlier" if not lives else server.state.incarnation)
+        if len(lives) == 2:
+            assert others.take(1, deadline) == 0
+        return lives[-1]
+
+    values = AtomicValues(store, whole_store, "shm/0", 0)
+    assert values.take(2, soon()) == 1
+    assert store.get("shm-0-value/0", deadline=soon()) == b"1"

@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-import pytest
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
 from memfabric_hybrid.store import StoreClient
+from support.workers import Cluster
 
 
 @contextmanager
-def no_descriptors() -> Iterator[None]:
+def limited(soft: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_create_without_descriptors(heap: shm.ShareMemory) -> None:
-    with no_descriptors(), pytest.raises(RuntimeError, match=r"create shm failed: .*open files"):
-        shm.create(1, 1, 0, 2 << 20)
-    assert "open files" in mf.get_last_err_msg()
-    assert heap.barrier() == 0, mf.get_last_err_msg()
-    with shm.create(1, 1, 0, 2 << 20) as other:
-        assert other.barrier() == 0, mf.get_last_err_msg()
+def limit_for(more: int) -> int:
+    """With it this process can open so many, and none beyond what it closes."""
+    listed = os.listdir("/proc/self/fd")
+    taken = {int(number) for number in listed if os.path.lexists(f"/proc/self/fd/{number}")}  # not the listing's own
+    free = (number for number in itertools.count() if number not in taken)
+    return next(itertools.islice(free, more, None))
+
+
+def test_create_without_descriptors(store_url: str, workers: Callable[[int], Cluster]) -> None:
+    """Whichever of those that it needs is missing. The store is another process's, which has enough."""
+    with workers(1) as cluster:
+        cluster.call(0, "serve_store", store_url)
+        config = shm.ShmConfig()
+        config.start_store = False
+        assert shm.initialize(store_url, 1, 0, 0, config) == 0, mf.get_last_err_msg()
+        heap = shm.create(0, 1, 0, 2 << 20)
+        refusals = 0
+        while (reason := reason_against_create(limit_for(refusals))) is not None:
+            assert reason == f"create shm failed: {mf.get_and_clear_last_err_msg()}"
+            assert "open files" in reason
+            assert heap.barrier() == 0, mf.get_last_err_msg()
+            refusals += 1
+        assert refusals >= 2, "an object keeps two for as long as it lives"
+        with shm.create(1, 1, 0, 2 << 20) as other:
+            assert other.barrier() == 0, mf.get_last_err_msg()
+        shm.uninitialize()
+
+
+def reason_against_create(limit: int) -> str | None:
+    with limited(limit):
+        try:
+            shm.create(1, 1, 0, 2 << 20).destroy()
+        except RuntimeError as failure:
+            return str(failure)
+    return None
 
 
 def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> None:
@@ -38,7 +67,7 @@ def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> No
     store = other._parts.runtime.node.member.store
     assert isinstance(store, StoreClient)
     store._pool.drop_idle()
-    with no_descriptors():
+    with limited(0):
         code = other.destroy()
     assert code == 0, mf.get_last_err_msg()
     assert heap.barrier() == 0, mf.get_last_err_msg()

@@ -36,6 +36,12 @@ def test_values_are_not_given_twice(cluster: Cluster, store_url: str) -> None:
     cluster.call(0, "hold_at", HAND_OVER)
     restart_store(cluster, store_url)
     assert cluster.call(0, "wait_until_held", HAND_OVER)
+    cluster.call(1, "give_up_after", 1.0)
+    waited_for = ""
+    while "ranks [0] have not registered there again" not in waited_for:  # at first it may not find the store itself
+        code, waited_for = cluster.call(1, "call", "atomic_alloc_value", 8)
+        assert code == -2004, f"got value {code}: {waited_for}"
+    cluster.call(1, "give_up_after", 20.0)
     asking = cluster.begin(1, "call", "atomic_alloc_value", 8)
     assert cluster.call(2, "call", "subgroup_barrier", "alone", 1, 0) == (0, "")  # who needs no store does not wait
     cluster.call(0, "release_at", HAND_OVER)

@@ -66,6 +66,11 @@ def call(method: str, *args: Any, object_id: int = 0, **kwargs: Any) -> tuple[An
     return result, mf.get_last_err_msg()
 
 
+def give_up_after(operation_timeout_s: float, object_id: int = 0) -> None:
+    """Later calls of the heap that ask the store wait that long for it."""
+    heaps[object_id]._operation_timeout_s = operation_timeout_s
+
+
 def get(name: str, object_id: int = 0) -> Any:
     return getattr(heaps[object_id], name)
 

@@ -20,6 +20,10 @@ class Point:
         """Returns when a thread stands there."""
         assert _native._wait_until_held(self.name, REACHED_S), f"nobody reached {self.name} within {REACHED_S:g} s"
 
+    def let_pass(self) -> None:
+        """Who stands there goes on; whoever comes next, the same thread again too, is held."""
+        _native._let_pass_at(self.name)
+
     def release(self) -> None:
         _native._release_at(self.name)
 

@@ -14,6 +14,7 @@ import pytest
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 from support import campaigns, pause_points
+from support.threads import Beside
 from support.workers import Cluster
 
 MIB = 1 << 20
@@ -102,6 +103,26 @@ def test_deaths_are_noticed_during_a_long_transfer(
         point.release()
         moving.join()
     assert codes == [0]
+
+
+def test_transfer_of_several_chunks_lets_go_between_two_of_them(
+    engine: mf.TransferEngine, memory: int, store_url: str
+) -> None:
+    """Who takes memory away, of whatever object and rank, waits for one chunk at most."""
+    there = engine.trans_malloc(LONG)
+    assert bm.initialize(store_url, 4, 0, bm.BmConfig()) == 0, mf.get_last_err_msg()
+    pool = bm.create(0, 2 * MIB)
+    with pause_points.held("transfer.between_chunks") as point:
+        moving = Beside(lambda: engine.transfer_sync_write(engine.session_id, memory, there, LONG))
+        point.wait_until_reached()
+        pool._detach(3)
+        assert not pool._collect()
+        point.let_pass()
+        point.wait_until_reached()
+        let_go = pool._collect()
+        point.release()
+        assert moving.result() == 0
+    assert let_go
 
 
 def test_object_that_ends_during_a_transfer_ends_it(engine: mf.TransferEngine, store_url: str) -> None:

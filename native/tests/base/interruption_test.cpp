@@ -41,7 +41,7 @@ TEST(interruption_concerns_its_own_thread_only) {
     CHECK(Interruption::possible());
     CHECK(Interruption::requested());
     std::thread([] { CHECK(!Interruption::requested()); }).join();
-    CHECK(Interruption::slice(kMinutes) < kMinutes);
+    CHECK(Interruption::slice(kMinutes) <= std::chrono::milliseconds(100));  // handlers run within that
 }
 
 TEST(interruption_can_be_deferred) {

@@ -34,4 +34,22 @@ TEST(pause_points_hold_threads_until_they_are_released) {
     PausePoint::reach("test.point");
 }
 
+TEST(pause_points_let_threads_pass_once) {
+    std::atomic<int> passed{0};
+    PausePoint::hold("test.point");
+    std::thread walker([&] {
+        for (; passed < 3; ++passed) PausePoint::reach("test.point");
+    });
+    for (int before = 0; before < 2; ++before) {
+        CHECK(PausePoint::wait_until_held("test.point", 10s));
+        CHECK_EQ(passed.load(), before);
+        PausePoint::let_pass("test.point");
+    }
+    CHECK(PausePoint::wait_until_held("test.point", 10s));
+    PausePoint::release("test.point");
+    walker.join();
+    CHECK_EQ(passed.load(), 3);
+    PausePoint::let_pass("test.point");  // nobody is held
+}
+
 }  // namespace memfabric
