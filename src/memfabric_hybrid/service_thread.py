@@ -14,6 +14,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources
 
 log = logs.get(__name__)
+THREAD_ENDS_S = 0.5  # for one that waits for nothing any more: the program's may keep the interpreter busy
 
 
 class _Thread(threading.Thread):

@@ -5,7 +5,6 @@ Ranks, ranges, rendezvous.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -221,34 +220,3 @@ def test_who_vanishes_takes_its_arrival_along(
     again.result(PATIENCE_S)
     with pytest.raises(NotStarted):
         lost.result(PATIENCE_S)
-
-
-# --- the end --------------------------------------------------------------------------------------------------------
-
-
-def test_after_close_every_call_says_so(store: Store) -> None:
-    store.set("k", b"", ephemeral=True, deadline=soon())
-    store.close()
-    store.close()
-    calls: list[Callable[[Store], object]] = [
-        lambda store: store.get("k", deadline=soon()),
-        lambda store: store.set("k", b"", ephemeral=True, deadline=soon()),
-        lambda store: store.watch("k", print, deadline=soon()),
-    ]
-    for call in calls:
-        with pytest.raises(NotStarted, match="closed"):
-            call(store)
-
-
-def test_close_ends_the_calls_of_other_threads(world: World, store: Store, pool: ThreadPoolExecutor) -> None:
-    waiting = pool.submit(store.gather, "g", 0, 0, 2, b"", deadline=soon())
-    world.wait_for_arrivals(1)
-    store.close()
-    with pytest.raises(NotStarted, match="closed"):
-        waiting.result(PATIENCE_S)
-
-
-def test_a_store_closes_with_its_block(world: World, other: Store) -> None:
-    with world.participant() as store:
-        store.set("k", b"", ephemeral=True, deadline=soon())
-    assert other.get("k", deadline=soon()) is None

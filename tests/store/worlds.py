@@ -9,7 +9,16 @@ from collections.abc import Callable
 import uvloop
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import InProcessServer, InProcessStore, Store, StoreClient, StoreServer, WatchUpdate
+from memfabric_hybrid.store import (
+    InProcessServer,
+    InProcessStore,
+    SessionCallback,
+    Store,
+    StoreClient,
+    StoreServer,
+    WatchUpdate,
+)
+from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 
 uvloop.new_event_loop().close()  # the first loop of a process makes a pipe that stays; not in the middle of some test
 
@@ -35,14 +44,18 @@ class InProcessWorld:
         self._server = InProcessServer()
         self._stores: list[InProcessStore] = []
 
-    def participant(self) -> Store:
-        self._stores.append(InProcessStore(self._server))
+    def participant(self, on_session: SessionCallback | None = None) -> Store:
+        self._stores.append(InProcessStore(self._server, on_session=on_session))
         return self._stores[-1]
 
     def kill(self, store: Store) -> None:
         """The participant dies without a goodbye."""
         assert isinstance(store, InProcessStore)
         store.vanish()
+
+    def watch_callbacks(self, store: Store) -> WatchCallbacks:
+        assert isinstance(store, InProcessStore)
+        return store._watch_callbacks
 
     def wait_for_arrivals(self, count: int) -> None:
         """Until so many calls wait inside the store for others of their rendezvous."""
@@ -62,8 +75,8 @@ class TcpWorld:
         self._server.start()
         self._stores: list[StoreClient] = []
 
-    def participant(self) -> Store:
-        self._stores.append(StoreClient(self._url))
+    def participant(self, on_session: SessionCallback | None = None) -> Store:
+        self._stores.append(StoreClient(self._url, on_session=on_session))
         return self._stores[-1]
 
     def kill(self, store: Store) -> None:
@@ -73,6 +86,10 @@ class TcpWorld:
         store._dialer.close()
         store._pool.close()
         store._channel.close(soon())
+
+    def watch_callbacks(self, store: Store) -> WatchCallbacks:
+        assert isinstance(store, StoreClient)
+        return store._channel.watch_callbacks
 
     def wait_for_arrivals(self, count: int) -> None:
         """Until so many calls wait inside the store for others of their rendezvous."""

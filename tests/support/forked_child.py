@@ -21,7 +21,7 @@ WELL, WRONG = 0, 3
 NO_RANK = 0xFFFFFFFF
 
 
-def run_in_child(what: Callable[[], None], tell: Callable[[str], None]) -> None:
+def run_in_child(what: Callable[[], None], tell: Callable[[str], object]) -> None:
     """Forks; the child does something and ends without a goodbye. AssertionError if it does not end well and in time.
 
     `tell` is called in the child with the traceback when something is wrong; it may use no locks.

@@ -16,14 +16,14 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, Duplicated, FabricError, NotConnected, NotInit
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.call_queue import CallQueue
-from memfabric_hybrid.membership.member import FAREWELL_S, Entry, Member
-from memfabric_hybrid.store import SessionEvent, SessionFailed, SessionRestored
+from memfabric_hybrid.membership.member import Entry, Member
+from memfabric_hybrid.service_thread import THREAD_ENDS_S
+from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionRestored
 
 if TYPE_CHECKING:
     from memfabric_hybrid.address_space.pool import Pool
 
 log = logs.get(__name__)
-LAST_MOMENT_S = 0.5  # for threads that wait for nothing any more; the program's may keep the interpreter busy
 
 
 class Node:
@@ -80,7 +80,7 @@ class Node:
         self.reannouncements.finish(farewell)
         self.exchange.close(farewell)
         self.member.leave(farewell)  # ends what waits for the store, in the re-announcing thread and elsewhere
-        rest = Deadline(max(LAST_MOMENT_S, farewell.remaining_s()))
+        rest = Deadline(max(THREAD_ENDS_S, farewell.remaining_s()))
         self.reannouncements.close(rest)
         self.notices.close(rest)
 

@@ -48,9 +48,8 @@ from memfabric_hybrid.errors import (
     resource_failure,
 )
 from memfabric_hybrid.file_descriptors import duplicate
-from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
-from memfabric_hybrid.store import Refusal, Watch, WatchUpdate
+from memfabric_hybrid.store import FAREWELL_S, Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
 MOMENT_S = 0.1  # for the store, when neighbours that hang have used up the time: it answers faster

@@ -21,8 +21,8 @@ from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.bm.enums import BmGroupEvent, BmMemType
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
-from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.membership.roster import Effect, Joined
+from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import Rules, obstacle_between
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, MallocFailed, NotInit
-from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports import routes
 
 NUMA_NODE = 0x7F

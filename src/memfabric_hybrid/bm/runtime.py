@@ -13,9 +13,9 @@ from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
-from memfabric_hybrid.membership.member import FAREWELL_S, Entry
+from memfabric_hybrid.membership.member import Entry
 from memfabric_hybrid.runtime_slot import RuntimeSlot
-from memfabric_hybrid.store import StoreUrl, parse_url
+from memfabric_hybrid.store import FAREWELL_S, StoreUrl, parse_url
 from memfabric_hybrid.store.server import hosting
 
 

@@ -26,7 +26,6 @@ from memfabric_hybrid.store.server import hosting
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
 SECRET_BYTES = 16
-FAREWELL_S = 1.0  # how long an orderly goodbye may wait for a store that does not answer
 
 
 class MemberFact(msgspec.Struct, frozen=True, array_like=True):

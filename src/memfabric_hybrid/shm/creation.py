@@ -30,12 +30,12 @@ from memfabric_hybrid.errors import (
     resource_failure,
 )
 from memfabric_hybrid.file_descriptors import duplicate
-from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.create_monitor import CreateMonitor
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.share_memory import Parts, ShareMemory
+from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
 MAX_OBJECTS = 64

@@ -15,10 +15,10 @@ from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
-from memfabric_hybrid.membership.member import FAREWELL_S, Entry
+from memfabric_hybrid.membership.member import Entry
 from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.shm.config import ShmConfig
-from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store import FAREWELL_S, parse_url
 
 if TYPE_CHECKING:
     from memfabric_hybrid.shm.share_memory import ShareMemory

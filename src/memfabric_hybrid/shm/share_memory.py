@@ -20,12 +20,12 @@ from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, NotInit
-from memfabric_hybrid.membership.member import FAREWELL_S
 from memfabric_hybrid.shm.atomic_values import AtomicValues
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.global_exit import ExitHandler, GlobalExit
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
+from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
 if TYPE_CHECKING:

@@ -6,7 +6,16 @@
 from typing import TYPE_CHECKING
 
 from memfabric_hybrid.store.client.client import StoreClient
-from memfabric_hybrid.store.interface import OtherIncarnation, Snapshot, Store, Watch, WatchCallback, WatchUpdate
+from memfabric_hybrid.store.interface import (
+    FAREWELL_S,
+    OtherIncarnation,
+    SessionCallback,
+    Snapshot,
+    Store,
+    Watch,
+    WatchCallback,
+    WatchUpdate,
+)
 from memfabric_hybrid.store.messages import Refusal
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
@@ -22,10 +31,12 @@ if TYPE_CHECKING:
     from memfabric_hybrid.store.server.server import StoreServer
 
 __all__ = [
+    "FAREWELL_S",
     "InProcessServer",
     "InProcessStore",
     "OtherIncarnation",
     "Refusal",
+    "SessionCallback",
     "SessionConnected",
     "SessionEvent",
     "SessionFailed",

@@ -2,6 +2,7 @@
 
 For tests and for programs that are their own cluster. Same `StoreState`, same messages, same refusals; time-outs come
 from whoever waits, and nobody dies of silence: a participant ends by `close()` or, for tests of crashes, `vanish()`.
+The store is never away, so sessions are never lost and restored; it has no address and cannot move.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ import itertools
 import queue
 import secrets
 import threading
+from contextlib import suppress
 
-from memfabric_hybrid import clock, logs
+from memfabric_hybrid import callbacks, clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotStarted, TimedOut, failure_of
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.errors import InvalidParam, NotConnected, NotStarted, TimedOut, failure_of
+from memfabric_hybrid.service_thread import THREAD_ENDS_S, ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks, WatchRegistration
-from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
+from memfabric_hybrid.store.interface import FAREWELL_S, OtherIncarnation, SessionCallback, Watch, WatchCallback
 from memfabric_hybrid.store.limits import MAX_TIMEOUT_S, SESSION_ID_BYTES, check_prefix
 from memfabric_hybrid.store.participant import Participant
+from memfabric_hybrid.store.session_events import SessionConnected, SessionEvent, SessionFailed
 from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
+from memfabric_hybrid.store.url import StoreUrl
 
-JOIN_S = 1.0
 TICK_S = 0.001  # pause between looks at the clock when a deadline has just passed
 
 _log = logs.get(__name__)
@@ -78,13 +81,16 @@ class InProcessServer:
 class InProcessStore(Participant):
     """One participant. Its session and its event thread start with the first call."""
 
-    def __init__(self, server: InProcessServer) -> None:
+    def __init__(self, server: InProcessServer, *, on_session: SessionCallback | None = None) -> None:
         super().__init__()
         self._server = server
+        self._on_session = on_session
         self._session = secrets.token_bytes(SESSION_ID_BYTES)
         self._watch_callbacks = WatchCallbacks()
         self._lock = threading.Lock()
         self._closed = False
+        self._failure: str | None = None  # why the event thread is not there any more
+        self._farewell: Deadline | None = None
         self._asking: set[ConnectionId] = set()  # connections of calls under way
         self._channel: ConnectionId | None = None
         self._thread: ServiceThread | None = None
@@ -98,6 +104,8 @@ class InProcessStore(Participant):
             self._ask(m.StartWatch(number, prefix), deadline)
             if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
+            if registration.given_up:
+                self._check_serving()
         except BaseException:
             self._watch_callbacks.remove(number)
             raise
@@ -105,24 +113,52 @@ class InProcessStore(Participant):
 
     def end_watch(self, number: int) -> None:
         self._watch_callbacks.remove(number)
-        if not self._closed:
+        with suppress(NotStarted, NotConnected):
             self._ask(m.EndWatch(number), Deadline(0))
 
+    def peer_name(self, *, deadline: Deadline) -> str:
+        """After its incarnation: it has only one."""
+        self._check_serving()
+        return f"in-process/{self._server.state.incarnation}"
+
+    def update_url(self, url: StoreUrl) -> None:
+        raise InvalidParam(f"store URL {url}: a store inside this process has no address and cannot move")
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._closed = True
+            asking = list(self._asking)
+        for connection in asking:
+            self._server.disconnect(connection)
+        self._watch_callbacks.give_up()
+
+    def hurry(self, farewell: Deadline) -> None:
+        self._farewell = farewell
+
     def close(self) -> None:
-        if not self._closed:
-            self._ask(m.Goodbye(), Deadline(0))
+        if self._channel is not None:
+            with suppress(NotStarted, NotConnected):
+                self._ask(m.Goodbye(), Deadline(0))
         self.vanish()
 
     def vanish(self) -> None:
         """End without a goodbye, as a killed process does."""
+        self.give_up()
         with self._lock:
-            self._closed = True
-            connections = [*self._asking, *([self._channel] if self._channel is not None else [])]
-            thread = self._thread
-        for connection in connections:
-            self._server.disconnect(connection)
-        if thread is not None and not thread.join(Deadline(JOIN_S)) and not thread.is_current:
+            channel, thread = self._channel, self._thread
+        if channel is not None:
+            self._server.disconnect(channel)
+        farewell_s = FAREWELL_S if self._farewell is None else max(THREAD_ENDS_S, self._farewell.remaining_s())
+        if thread is not None and not thread.join(Deadline(farewell_s)) and not thread.is_current:
             _log.warning("in-process store: the event thread is busy in a callback; it is left behind")
+
+    def abandon_after_fork(self) -> None:
+        """The server here is a copy that nobody may use: its lock may be held by a thread of the parent."""
+        self._lock = threading.Lock()
+        self._closed = True
+        self._channel = self._thread = None
+        self._asking.clear()
+        self._watch_callbacks.abandon_after_fork()
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if incarnation not in (None, self._server.state.incarnation):
@@ -154,26 +190,45 @@ class InProcessStore(Participant):
                 raise NotStarted("this participant of the in-process store is closed")
             return message
 
+    def _check_serving(self) -> None:
+        """NotStarted or NotConnected once no push will come any more."""
+        if self._closed:
+            raise NotStarted("this participant of the in-process store is closed")
+        if self._failure is not None:
+            raise NotConnected(f"in-process store: {self._failure}; close this participant and make another")
+
     def _connect(self, inbox: Inbox) -> ConnectionId:
         """For one call; the event channel is opened before the first."""
         with self._lock:
-            if self._closed:
-                raise NotStarted("this participant of the in-process store is closed")
+            self._check_serving()
             if self._channel is None:
                 events: Inbox = queue.SimpleQueue()
                 self._channel = self._server.connect(events, m.Hello(self._session, m.EVENTS, MAX_TIMEOUT_S))
-                self._thread = ServiceThread(
-                    "events in process", lambda: self._deliver(events), lambda reason: self.vanish()
-                )
+                self._thread = ServiceThread("events in process", lambda: self._deliver(events), self._fail)
                 self._thread.start()
             connection = self._server.connect(inbox, m.Hello(self._session, m.REQUESTS, MAX_TIMEOUT_S))
             self._asking.add(connection)
             return connection
 
     def _deliver(self, inbox: Inbox) -> None:
+        self._report(SessionConnected(self._server.state.incarnation))
         while (message := inbox.get()) is not None:
             if isinstance(message, (m.WatchSnapshot, m.Changed)):
                 self._watch_callbacks.deliver(message, self._server.state.incarnation)
+
+    def _fail(self, reason: str) -> None:
+        """Without the thread nobody hears of deaths: the store must not take us for a participant who does."""
+        with self._lock:
+            self._failure = reason
+            channel = self._channel
+        if channel is not None:
+            self._server.disconnect(channel)
+        self._watch_callbacks.give_up()
+        self._report(SessionFailed(reason))
+
+    def _report(self, event: SessionEvent) -> None:
+        if self._on_session is not None:
+            callbacks.run(f"the session callback for {event}", self._on_session, event)
 
 
 class _InProcessWatch(Watch):

@@ -9,6 +9,10 @@ An ephemeral key can be changed or deleted only by the participant that owns it 
 
 Session-bound things (ephemeral keys, claimed ranks, held ranges, watches) belong to the participant, not to a
 connection: they survive reconnects and a restarted server, and vanish when the participant closes or dies.
+
+Whoever makes a participant may give it a `SessionCallback`. It hears SessionConnected when the session begins, with the
+first thing that is bound to it at the latest; then SessionLost and SessionRestored as the store goes and comes back.
+After SessionFailed the participant gets no events any more, and session-bound calls fail with NotConnected.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ import msgspec
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected
+from memfabric_hybrid.store.session_events import SessionEvent
+from memfabric_hybrid.store.url import StoreUrl
+
+FAREWELL_S = 1.0  # how long an orderly goodbye may wait for a store that does not answer
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -48,6 +56,7 @@ class OtherIncarnation(NotConnected):
 
 
 WatchCallback = Callable[[WatchUpdate], None]
+SessionCallback = Callable[[SessionEvent], None]  # on the event thread, as watch callbacks: must not block
 _Self = TypeVar("_Self", bound="Store")  # typing.Self needs Python 3.11
 
 
@@ -160,8 +169,41 @@ class Store(ABC):
         self.gather(group, round, rank, size, b"", deadline=deadline)
 
     @abstractmethod
+    def peer_name(self, *, deadline: Deadline) -> str:
+        """What to call the store on this machine; connects if nothing is connected yet.
+
+        All participants that reach the same store in the same way see one name, also after a restart of the store, and
+        no other store has it. It may become part of names that live in the machine, such as those of sockets.
+        """
+
+    @abstractmethod
+    def update_url(self, url: StoreUrl) -> None:
+        """The store has moved: everything under way is repeated there, where that is safe.
+
+        InvalidParam: a store of this kind cannot be there; then all is as before.
+        """
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """From any thread: calls under way end with NotStarted, as later ones do. `close` is still to be called."""
+
+    @abstractmethod
+    def hurry(self, farewell: Deadline) -> None:
+        """The process leaves: whatever is still said to the store has to be said by then, and `close` returns.
+
+        Without it, `close` takes FAREWELL_S at most. What needs a moment and nobody's answer is done in any case.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Orderly goodbye: session-bound things vanish at once. Idempotent; later calls raise NotStarted."""
+
+    @abstractmethod
+    def abandon_after_fork(self) -> None:
+        """In a forked child: let go without a word; the parent goes on with what it has. As closed from then on.
+
+        Called by the child's only thread, whatever the parent's threads were doing: they may hold any lock.
+        """
 
     def __enter__(self: _Self) -> _Self:
         return self

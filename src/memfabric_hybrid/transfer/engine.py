@@ -15,8 +15,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.membership.member import FAREWELL_S
-from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store import FAREWELL_S, parse_url
 from memfabric_hybrid.store.url import NO_PORT
 from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.buffers import extent

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from memfabric_hybrid import forks
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.membership.member import FAREWELL_S
+from memfabric_hybrid.store import FAREWELL_S
 
 
 class _Engine(Protocol):

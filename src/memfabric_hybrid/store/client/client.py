@@ -14,13 +14,14 @@ from memfabric_hybrid import clock, logs, settings
 from memfabric_hybrid._native import Heartbeat, _gather
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
+from memfabric_hybrid.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.event_channel import EventChannel, HeartbeatFactory
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
-from memfabric_hybrid.store.interface import OtherIncarnation, Watch, WatchCallback
+from memfabric_hybrid.store.interface import FAREWELL_S, OtherIncarnation, SessionCallback, Watch, WatchCallback
 from memfabric_hybrid.store.limits import (
     SESSION_ID_BYTES,
     check_gather,
@@ -28,12 +29,9 @@ from memfabric_hybrid.store.limits import (
     shown,
 )
 from memfabric_hybrid.store.participant import Participant, gathered_parts
-from memfabric_hybrid.store.session_events import SessionEvent
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
-FAREWELL_S = 1.0
-THREAD_ENDS_S = 0.5  # it waits for nothing any more, but threads of the program may keep the interpreter busy
 MOMENT_S = 0.1  # beyond a farewell that others have used up, for all last words together: a store answers faster
 
 _log = logs.get(__name__)
@@ -47,7 +45,7 @@ class StoreClient(Participant):
         self,
         url: StoreUrl | str,
         *,
-        on_session: Callable[[SessionEvent], None] | None = None,
+        on_session: SessionCallback | None = None,
         before_reconnect: Callable[[], object] | None = None,
         heartbeat_timeout_s: float | None = None,
         heartbeat_factory: HeartbeatFactory = Heartbeat,
@@ -66,7 +64,7 @@ class StoreClient(Participant):
         return self._dialer.url
 
     def peer_name(self, *, deadline: Deadline) -> str:
-        """Address and port of the store as this machine reaches it; connects if nothing is connected yet."""
+        """Its address and port, as this machine reaches it."""
         connection = self._pool.take(deadline)
         name = connection.peer_name
         self._pool.give_back(connection)
@@ -95,7 +93,6 @@ class StoreClient(Participant):
         self._tell(m.EndWatch(number))
 
     def update_url(self, url: StoreUrl) -> None:
-        """The store has moved: everything under way is repeated there, where that is safe."""
         if url == self.url:
             return
         self._dialer.point_at(url)
@@ -104,13 +101,11 @@ class StoreClient(Participant):
         self._channel.renew()
 
     def give_up(self) -> None:
-        """From any thread: calls under way end with NotStarted, as later ones do. `close` is still to be called."""
         self._dialer.close()
         self._pool.close()
         self._channel.give_up()
 
     def hurry(self, farewell: Deadline) -> None:
-        """The process leaves: whatever is still said to the store has to be said by then, and `close` returns."""
         self._farewell = farewell
 
     def close(self) -> None:
@@ -124,7 +119,7 @@ class StoreClient(Participant):
         self._channel.close(Deadline(max(THREAD_ENDS_S, self._last_words().remaining_s())))
 
     def abandon_after_fork(self) -> None:
-        """In a forked child: close our copies of the sockets without a word; the parent goes on with its own."""
+        """Closes our copies of the sockets; the parent goes on with its own."""
         self._dialer.abandon_after_fork()
         self._pool.abandon_after_fork()
         self._channel.abandon_after_fork()

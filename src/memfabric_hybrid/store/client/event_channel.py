@@ -21,6 +21,7 @@ from memfabric_hybrid.store.client.connection import FOREVER, AnswerLate, Connec
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.session_records import SessionRecords
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
+from memfabric_hybrid.store.interface import SessionCallback
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
     SessionEvent,
@@ -52,7 +53,7 @@ class EventChannel:
         dialer: Dialer,
         heartbeat_timeout_s: float,
         heartbeat_factory: HeartbeatFactory,
-        on_session: Callable[[SessionEvent], None] | None,
+        on_session: SessionCallback | None,
     ) -> None:
         self.watch_callbacks = WatchCallbacks()
         self.records = SessionRecords()
