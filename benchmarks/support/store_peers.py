@@ -39,16 +39,16 @@ class StorePeer(abc.ABC):
 class Ours(StorePeer):
     def __init__(self) -> None:
         from memfabric_hybrid.clock import Deadline  # here: the peers' environment has no package of ours
-        from memfabric_hybrid.store import StoreClient, StoreServer
+        from memfabric_hybrid.store import StoreServer, connect
 
-        self._deadline, self._client_kind, self._server_kind = Deadline, StoreClient, StoreServer
+        self._deadline, self._connect, self._server_kind = Deadline, connect, StoreServer
 
     def serve(self, port: int) -> None:
         self.server = self._server_kind(f"tcp://127.0.0.1:{port}")
         self.server.start()
 
     def connect(self, port: int) -> None:
-        self.client = self._client_kind(f"tcp://127.0.0.1:{port}")
+        self.client = self._connect(f"tcp://127.0.0.1:{port}")
 
     def barrier(self, tag: str, number: int, rank: int, size: int) -> None:
         self.client.barrier(f"{tag}barrier", number, rank, size, deadline=self._deadline(TIMEOUT_S))

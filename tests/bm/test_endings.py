@@ -11,7 +11,7 @@ import pytest
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient
+from memfabric_hybrid.store import connect
 from support import pool_worker
 from support.pause_points import held
 from support.programs import run_python
@@ -37,7 +37,7 @@ def test_uninitialize_interrupts_an_initialize(store_url: str, point: str, has_s
     assert "Big Memory was uninitialised, or the program ended, while initialize() was under way" in sentence
     assert bm.bm_rank_id() == 4294967295
     if has_store:
-        with StoreClient(store_url) as store:
+        with connect(store_url) as store:
             wait_until(lambda: store.prefix("bm/ranks/", deadline=Deadline(10)).entries == {})
         assert pool_worker.enter(store_url, 4, start_store=False) == (0, "")
 

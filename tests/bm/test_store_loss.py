@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient
+from memfabric_hybrid.store import connect
 from support import campaigns
 from support.ports import reserved_port
 from support.workers import Cluster
@@ -138,7 +138,7 @@ def test_store_that_moves(cluster: Cluster, store_url: str) -> None:
         cluster.kill(STORE)
         restart_store(cluster, elsewhere)
         assert [cluster.call(index, "update_store_url", elsewhere) for index in MEMBERS] == [0, 0, 0]
-        with StoreClient(elsewhere) as store:
+        with connect(elsewhere) as store:
             while len(store.prefix("bm/ranks/", deadline=Deadline(10)).entries) < 3:  # they register by themselves
                 time.sleep(0.01)
         assert cluster.call(NEWCOMER, "take_part", elsewhere, 8, settings=ALONE) == 3

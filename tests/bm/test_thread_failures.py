@@ -15,7 +15,7 @@ from memfabric_hybrid import bm
 from memfabric_hybrid.address_space import exchange
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient, parse_url
+from memfabric_hybrid.store import connect, parse_url
 from memfabric_hybrid.store.server import hosting
 from support import pool_worker
 from support.threads import LONG_S, wait_until
@@ -99,7 +99,7 @@ def test_event_thread_that_fails_takes_its_pools_along(store_url: str, workers: 
         cluster.call(0, "take_part", store_url)
         pool_worker.take_part(store_url)
         store = runtime.current_node().member.store
-        store._channel.watch_callbacks.deliver = exit_now  # type: ignore[method-assign]
+        store._channel.watch_callbacks.deliver = exit_now  # type: ignore[attr-defined]
         cluster.call(1, "take_part", store_url)  # which the store tells us
         wait_until(lambda: pool_worker.write(1, 0, b"x")[0] != 0)
         code, sentence = pool_worker.write(1, 0, b"x")
@@ -122,5 +122,5 @@ def test_store_server_that_fails_is_replaced_when_it_is_wanted_again(store_url: 
     wait_until(lambda: server.failure is not None)
     assert "SystemExit: a defect" in str(server.failure)
     assert mf.create_config_store(store_url) == 0
-    with StoreClient(store_url) as store:
+    with connect(store_url) as store:
         store.set("k", b"v", deadline=Deadline(10))

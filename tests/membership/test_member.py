@@ -15,7 +15,7 @@ from memfabric_hybrid.file_descriptors import ENOUGH
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
-from memfabric_hybrid.store import StoreClient, WatchUpdate, parse_url
+from memfabric_hybrid.store import WatchUpdate, connect, parse_url
 from memfabric_hybrid.store.server import hosting
 
 GROUP = "bm/ranks"
@@ -29,7 +29,7 @@ class Household:
         self._stack = stack
         hosting.host(self.url, "test")
         stack.callback(hosting.release, self.url, "test")
-        self.store = stack.enter_context(StoreClient(self.url))
+        self.store = stack.enter_context(connect(self.url))
         self.cluster = f"bm@{self.store.peer_name(deadline=Deadline(10))}"
 
     def enter(self, capacity: int = 4, wanted: int | None = None) -> Member:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient, parse_url
+from memfabric_hybrid.store import Store, connect
 from support import campaigns
 from support.workers import Cluster
 
@@ -16,7 +16,7 @@ COUNT = 4
 WHILE_S = 30.0
 
 
-def wait_until_inside(store: StoreClient, ranks: list[int]) -> None:
+def wait_until_inside(store: Store, ranks: list[int]) -> None:
     """These ranks are inside `create` of object 0: the store shows their part in it."""
     deadline = time.monotonic() + WHILE_S
     wanted = {f"shm/0/{rank}" for rank in ranks}
@@ -38,7 +38,7 @@ def test_killed_while_others_wait_in_create(store_url: str, rng: random.Random) 
     with Cluster(COUNT, "support.heap_worker") as cluster:
         for rank in range(COUNT):
             assert cluster.call(rank, "enter", store_url, COUNT)[0] == 0
-        with StoreClient(parse_url(store_url)) as store:
+        with connect(store_url) as store:
             for _ in range(campaigns.length("MF_KILL_ROUNDS", 3)):
                 victim = rng.randrange(1, COUNT)  # rank 0 runs the store
                 missing = rng.choice([rank for rank in range(COUNT) if rank != victim])
@@ -66,7 +66,7 @@ def test_killed_while_create_completes(store_url: str, rng: random.Random) -> No
     with Cluster(COUNT, "support.heap_worker") as cluster:
         for rank in range(COUNT):
             assert cluster.call(rank, "enter", store_url, COUNT)[0] == 0
-        with StoreClient(parse_url(store_url)) as store:
+        with connect(store_url) as store:
             for _ in range(campaigns.length("MF_KILL_ROUNDS", 3)):
                 victim = rng.randrange(1, COUNT)
                 survivors = [rank for rank in range(COUNT) if rank != victim]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient, StoreServer
+from memfabric_hybrid.store import StoreServer
+from memfabric_hybrid.store.client.client import StoreClient
 
 _server: StoreServer | None = None
 _client: StoreClient | None = None

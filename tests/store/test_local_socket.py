@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from memfabric_hybrid.store import StoreClient, StoreServer
+from memfabric_hybrid.store import StoreServer
+from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.local_socket import listen_local
 from store.worlds import soon
 from support.ports import reserved_port

@@ -14,10 +14,11 @@ from memfabric_hybrid.store import (
     InProcessStore,
     SessionCallback,
     Store,
-    StoreClient,
     StoreServer,
     WatchUpdate,
+    connect,
 )
+from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 
 uvloop.new_event_loop().close()  # the first loop of a process makes a pipe that stays; not in the middle of some test
@@ -73,10 +74,10 @@ class TcpWorld:
         self._url = url
         self._server = StoreServer(url, has_local_socket=self.has_local_socket)
         self._server.start()
-        self._stores: list[StoreClient] = []
+        self._stores: list[Store] = []
 
     def participant(self, on_session: SessionCallback | None = None) -> Store:
-        self._stores.append(StoreClient(self._url, on_session=on_session))
+        self._stores.append(connect(self._url, on_session=on_session))
         return self._stores[-1]
 
     def kill(self, store: Store) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, shm
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import StoreClient
+from memfabric_hybrid.store import connect
 
 MIB = 1 << 20
 
@@ -202,7 +202,7 @@ def serve_store(store_url: str) -> None:
 
 def own_key(store_url: str, key: str) -> None:
     """As somebody else's, for as long as this process lives."""
-    client = StoreClient(store_url)
+    client = connect(store_url)
     client.set(key, b"a stranger's", deadline=Deadline(20), ephemeral=True)
     background["client"] = client
 

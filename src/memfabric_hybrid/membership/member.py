@@ -1,6 +1,6 @@
 """This process as a member of a cluster: its connection to the store, its rank, its rank socket, and its proof.
 
-Owns the store client and, where this process runs the store, the server. Does not know what memory is.
+Owns its part in the store and, where this process runs the store, the server. Does not know what memory is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import msgspec
@@ -20,7 +19,7 @@ from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, Resour
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.store import SessionEvent, StoreClient, StoreUrl
+from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect
 from memfabric_hybrid.store.server import hosting
 
 log = logs.get(__name__)
@@ -53,7 +52,7 @@ class Member:
     def __init__(
         self,
         entry: Entry,
-        store: StoreClient,
+        store: Store,
         rank: int,
         instance: int,
         cluster: str,
@@ -76,7 +75,7 @@ class Member:
     def enter(
         cls,
         entry: Entry,
-        on_session: Callable[[SessionEvent], None],
+        on_session: SessionCallback,
         deadline: Deadline,
         interruption: Interruption,
     ) -> Member:
@@ -93,7 +92,7 @@ class Member:
         exchange_name = f"memfabric/{secrets.token_hex(SECRET_BYTES)}"
         with ExitStack() as undo:
             undo.callback(hosting.release, entry.url, entry.kind)
-            store = undo.enter_context(StoreClient(entry.url, on_session=on_session, before_reconnect=take_over))
+            store = undo.enter_context(connect(entry.url, on_session=on_session, before_reconnect=take_over))
             listener = undo.enter_context(rank_socket.bind(exchange_name))
             with interruption.ends_by(store.give_up):
                 _native._pause_point("member.enter.connecting")
@@ -132,9 +131,7 @@ def _try_to_host(entry: Entry) -> None:
         log.debug("not starting a store: %s", taken)
 
 
-def _claim(
-    entry: Entry, store: StoreClient, cluster: str, instance: int, deadline: Deadline
-) -> tuple[int, socket.socket]:
+def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: Deadline) -> tuple[int, socket.socket]:
     """A rank that both this host's rank sockets and the store call free.
 
     In this order: a rank that is asked for without its rank socket could be that of a living member which a restarted
@@ -177,7 +174,7 @@ def _bind_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, sock
     return None
 
 
-def _ranks_in(store: StoreClient, group: str, deadline: Deadline) -> set[int]:
+def _ranks_in(store: Store, group: str, deadline: Deadline) -> set[int]:
     names = (key.rpartition("/")[2] for key in store.prefix(f"{group}/", deadline=deadline).entries)
     return {int(name) for name in names if name.isdecimal()}
 

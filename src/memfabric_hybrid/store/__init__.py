@@ -1,11 +1,11 @@
 """The shared tables of a cluster: keys, sessions, watches, ranks, address ranges and rendezvous.
 
-`Store` is the interface, `StoreClient` reaches a `StoreServer` over tcp, `InProcessStore` is the twin without sockets.
+`connect(url)` gives a `Store`, which is the interface. Behind it a client reaches a `StoreServer` over tcp;
+`InProcessStore` is the twin without sockets.
 """
 
 from typing import TYPE_CHECKING
 
-from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import (
     FAREWELL_S,
     OtherIncarnation,
@@ -17,6 +17,7 @@ from memfabric_hybrid.store.interface import (
     WatchUpdate,
 )
 from memfabric_hybrid.store.messages import Refusal
+from memfabric_hybrid.store.schemes import connect
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
     SessionEvent,
@@ -44,12 +45,12 @@ __all__ = [
     "SessionRestored",
     "Snapshot",
     "Store",
-    "StoreClient",
     "StoreServer",
     "StoreUrl",
     "Watch",
     "WatchCallback",
     "WatchUpdate",
+    "connect",
     "parse_url",
 ]
 

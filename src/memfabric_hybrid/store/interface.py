@@ -1,9 +1,9 @@
 """The store as one participant sees it: keys and values with sessions, watches, ranks, address ranges and rendezvous.
 
-Everything above this layer talks to a `Store`, never to a socket; `StoreClient` (tcp) and `InProcessStore` (twin for
-tests and single-process use) pass one conformance suite. Every call takes a deadline and fails with an exception of
-`errors.py`: TimedOut when the deadline passes, NotConnected when the outcome is unknown, InvalidParam before anything
-is sent when a value is outside its limits.
+Everything above this layer talks to a `Store`, never to a socket, and gets it from `connect`; `StoreClient` (tcp) and
+`InProcessStore` (twin for tests and single-process use) pass one conformance suite. Every call takes a deadline and
+fails with an exception of `errors.py`: TimedOut when the deadline passes, NotConnected when the outcome is unknown,
+InvalidParam before anything is sent when a value is outside its limits.
 
 An ephemeral key can be changed or deleted only by the participant that owns it (others get Duplicated).
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, ResourceInUse
-from memfabric_hybrid.store import StoreClient, StoreUrl
+from memfabric_hybrid.store import StoreUrl, connect
 from memfabric_hybrid.store.server import hosting
 
 log = logs.get(__name__)
@@ -27,15 +27,15 @@ class Directory:
                 hosting.host(url, self._owner)
             except ResourceInUse as failure:
                 log.info("the store runs elsewhere: %s", failure)
-        self._client = StoreClient(url)
+        self._store = connect(url)
 
     def publish(self, session: str, address: str) -> None:
         """`session` is found at `address` as long as this engine lives. TimedOut when no store answers."""
-        self._client.set(_PREFIX + session, address.encode(), deadline=Deadline(self._timeout_s), ephemeral=True)
+        self._store.set(_PREFIX + session, address.encode(), deadline=Deadline(self._timeout_s), ephemeral=True)
 
     def find(self, session: str) -> str:
         """The address of a session; NotConnected when nobody has that name."""
-        found = self._client.get(_PREFIX + session, deadline=Deadline(self._timeout_s))
+        found = self._store.get(_PREFIX + session, deadline=Deadline(self._timeout_s))
         if found is None:
             raise NotConnected(
                 f"session {session!r} is no address, and the store {self.url} knows no engine of that name"
@@ -44,13 +44,13 @@ class Directory:
 
     def give_up(self) -> None:
         """From any thread: `publish` and `find` end at once. `close` is still to be called."""
-        self._client.give_up()
+        self._store.give_up()
 
     def close(self, farewell: Deadline) -> None:
-        self._client.hurry(farewell)
-        self._client.close()
+        self._store.hurry(farewell)
+        self._store.close()
         hosting.release(self.url, self._owner)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: the connections are the parent's."""
-        self._client.abandon_after_fork()
+        self._store.abandon_after_fork()

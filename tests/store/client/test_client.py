@@ -13,8 +13,9 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotStarted, TimedOut
-from memfabric_hybrid.store import SessionEvent, SessionRestored, StoreClient, StoreServer, parse_url
+from memfabric_hybrid.store import SessionEvent, SessionRestored, StoreServer, parse_url
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.dialer import LONGEST_PAUSE_S, pauses_s
 from store.worlds import PATIENCE_S, soon, wait_until
 from support.ports import reserved_port

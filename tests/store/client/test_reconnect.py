@@ -18,10 +18,10 @@ from memfabric_hybrid.store import (
     SessionEvent,
     SessionLost,
     SessionRestored,
-    StoreClient,
     StoreServer,
     WatchUpdate,
 )
+from memfabric_hybrid.store.client.client import StoreClient
 from store.worlds import PATIENCE_S, soon, wait_until
 from support.workers import Cluster
 

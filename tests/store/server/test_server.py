@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from memfabric_hybrid.errors import InvalidParam, RepeatInvoke, ResourceInUse
-from memfabric_hybrid.store import StoreClient, StoreServer, parse_url
+from memfabric_hybrid.store import StoreServer, connect, parse_url
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.frames import VERSION, FrameReader, frame
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
@@ -29,7 +29,7 @@ def server(store_url: str) -> Iterator[StoreServer]:
     server = StoreServer(store_url)
     server.start()
     yield server
-    with StoreClient(server.url) as client:  # whatever the test did: the next client is served
+    with connect(server.url) as client:  # whatever the test did: the next client is served
         client.set("after", b"all", deadline=soon())
         assert client.get("after", deadline=soon()) == b"all"
     server.stop()
@@ -164,7 +164,7 @@ def test_a_thousand_connections(server: StoreServer) -> None:
 
 
 def test_who_asks_on_without_reading_the_answers_is_closed(server: StoreServer) -> None:
-    with StoreClient(server.url) as writer:
+    with connect(server.url) as writer:
         writer.set("k", bytes(8 * MIB), deadline=soon())
     with Raw(server) as client:
         client.send(HELLO + m.framed(m.Get("k")) * 5000)
@@ -176,7 +176,7 @@ def test_who_asks_on_without_reading_the_answers_is_closed(server: StoreServer) 
 
 def test_a_watcher_that_does_not_read_is_dropped(server: StoreServer, caplog: pytest.LogCaptureFixture) -> None:
     session = os.urandom(16)
-    with Raw(server) as events, Raw(server) as requests, StoreClient(server.url) as writer:
+    with Raw(server) as events, Raw(server) as requests, connect(server.url) as writer:
         events.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         events.send(m.framed(m.Hello(session, m.EVENTS, 3600.0)))
         requests.send(m.framed(m.Hello(session, m.REQUESTS, 3600.0)) + m.framed(m.StartWatch(1, "")))
@@ -238,7 +238,7 @@ def test_stop_is_idempotent_and_frees_the_address(store_url: str) -> None:
         server.start()
         with pytest.raises(RepeatInvoke):
             server.start()
-        with StoreClient(store_url) as client:
+        with connect(store_url) as client:
             client.set("k", b"", ephemeral=True, deadline=soon())
             server.stop()
             server.stop()
@@ -249,7 +249,7 @@ def test_ipv6() -> None:
         for url in (f"tcp6://[::1]:{port}", f"tcp://[::1]:{port}"):
             server = StoreServer(url)
             server.start()
-            with StoreClient(url) as client:
+            with connect(url) as client:
                 client.set("k", b"v", deadline=soon())
                 assert client.peer_name(deadline=soon()) == f"[::1]:{port}"
             server.stop()
@@ -260,7 +260,7 @@ def test_the_wildcard_of_ipv6_serves_ipv4_too() -> None:
         server = StoreServer(f"tcp://[::]:{port}")
         server.start()
         for url in (f"tcp://127.0.0.1:{port}", f"tcp://[::1]:{port}", f"tcp://localhost:{port}"):
-            with StoreClient(url) as client:
+            with connect(url) as client:
                 client.set("k", b"v", deadline=soon())
         server.stop()
 
@@ -269,7 +269,7 @@ def test_a_host_name_can_be_served() -> None:
     with reserved_port() as port:
         server = StoreServer(f"tcp://localhost:{port}")
         server.start()
-        with StoreClient(f"tcp://localhost:{port}") as client:
+        with connect(f"tcp://localhost:{port}") as client:
             client.set("k", b"v", deadline=soon())
         server.stop()
 
@@ -288,7 +288,7 @@ def test_start_works_inside_a_running_loop(store_url: str) -> None:
 def test_a_forked_child_does_not_keep_the_server_alive(store_url: str) -> None:
     server = StoreServer(store_url)
     server.start()
-    with StoreClient(store_url) as client:
+    with connect(store_url) as client:
         client.set("k", b"v", ephemeral=True, deadline=soon())
         abandoned, say_abandoned = os.pipe()
         child = os.fork()
@@ -318,7 +318,7 @@ def test_without_uvloop_plain_asyncio_serves(
     server = StoreServer(store_url)
     server.start()
     assert "uvloop cannot be imported" in caplog.text
-    with StoreClient(store_url) as one, StoreClient(store_url) as two:
+    with connect(store_url) as one, connect(store_url) as two:
         one.set("k", b"v", ephemeral=True, deadline=soon())
         second = threading.Thread(target=two.barrier, args=("g", 0, 1, 2), kwargs={"deadline": soon()})
         second.start()

@@ -1,0 +1,25 @@
+"""The one way to a store: the scheme of its URL decides what kind of `Store` reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memfabric_hybrid.store.client.client import StoreClient
+from memfabric_hybrid.store.interface import SessionCallback, Store
+from memfabric_hybrid.store.url import StoreUrl, check_is_tcp, parse_url
+
+
+def connect(
+    url: StoreUrl | str,
+    *,
+    on_session: SessionCallback | None = None,
+    before_reconnect: Callable[[], object] | None = None,
+) -> Store:
+    """A participant of the store at `url`. It talks to the store with its first call, not yet here.
+
+    `before_reconnect` runs before every attempt that follows a failure, on whichever thread makes it, one at a time:
+    a member that may run the store itself starts it there. InvalidParam: no URL, or no store of this version.
+    """
+    parsed = parse_url(url) if isinstance(url, str) else url
+    check_is_tcp(parsed)
+    return StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect)
