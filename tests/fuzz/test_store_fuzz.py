@@ -17,7 +17,7 @@ from memfabric_hybrid.store.frames import FrameError, FrameReader, frame
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MAX_REVISION, MAX_TIMEOUT_S
 from memfabric_hybrid.store.state.effects import Close, Effect
 from memfabric_hybrid.store.state.machine import StoreState
-from memfabric_hybrid.store.state.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
+from memfabric_hybrid.store.state.placement import ALIGNMENT_BYTES, REGION_END, REGION_START
 from store import invariants
 from support import campaigns
 

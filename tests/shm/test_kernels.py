@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.store.state import ranges
+from memfabric_hybrid.store.state.placement import REGION_START
 from support.ports import reserved_port
 from support.workers import Cluster
 
@@ -52,7 +52,7 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
 
 def test_table_lies_below_all_objects() -> None:
     end = _native.DEVICE_TABLE_ADDRESS + 4096 + 64 * 65536  # entries, then contexts
-    assert end <= ranges.REGION_START
+    assert end <= REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
     assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
 

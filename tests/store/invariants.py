@@ -5,7 +5,7 @@ from __future__ import annotations
 from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, rank_key
 from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
-from memfabric_hybrid.store.state.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
+from memfabric_hybrid.store.state.placement import is_place
 
 
 def check(state: StoreState, connected: set[int] | None = None) -> None:
@@ -64,9 +64,7 @@ def _ranges(state: StoreState) -> None:
     assert held == {(name, s.id) for s in tables.sessions._sessions.values() for name in s.ranges}
     for found in tables.ranges._ranges.values():
         assert found.holders
-        assert found.size_bytes > 0
-        assert found.base % ALIGNMENT_BYTES == 0
-        assert REGION_START <= found.base < found.end <= REGION_END
+        assert is_place(found.base, found.size_bytes)
 
 
 def _watches(state: StoreState) -> None:

@@ -20,7 +20,7 @@ from memfabric_hybrid.errors import (
     TimedOut,
 )
 from memfabric_hybrid.store import Store
-from memfabric_hybrid.store.state.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
+from memfabric_hybrid.store.state.placement import ALIGNMENT_BYTES, REGION_END, REGION_START
 from store.worlds import PATIENCE_S, Seen, World, soon
 
 # --- ranks ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.state.effects import Close, Send
-from memfabric_hybrid.store.state.ranges import ALIGNMENT_BYTES, REGION_END, REGION_START
+from memfabric_hybrid.store.state.placement import ALIGNMENT_BYTES, REGION_END, REGION_START
 from store.bench import Bench, answer, session_id
 
 BASE = REGION_START + 7 * ALIGNMENT_BYTES
