@@ -14,13 +14,13 @@
 #include <memory>
 #include <string>
 
+#include "base/limits.h"
 #include "base/status.h"
 #include "sync/event_count.h"
 #include "sync/futex.h"
 
 namespace memfabric {
 
-inline constexpr std::uint32_t kMaxGatherBytes = 64 * 1024;
 inline constexpr std::size_t kMaxSubgroupName = 63;
 inline constexpr std::size_t kMaxVerdictText = 255;
 

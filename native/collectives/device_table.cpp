@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/last_error.h"
+#include "memory/layout.h"
 
 namespace memfabric {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::size_t kEntriesBytes = 4096;
 static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
 constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kDeviceObjects} * kMaxContextBytes;
 
-static_assert(kDeviceTableAddress + kTableBytes <= kObjectsBegin, "the first object would find the table in its way");
+static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
 
 std::mutex opening;
 bool is_open = false;

@@ -14,8 +14,7 @@ namespace memfabric {
 
 inline constexpr std::uint32_t kDeviceObjects = 64;
 inline constexpr std::uint32_t kMaxContextBytes = 64 * 1024;
-inline constexpr std::uintptr_t kDeviceTableAddress = 0x0fff'ff00'0000;  // right below what objects are placed in
-inline constexpr std::uintptr_t kObjectsBegin = 0x1000'0000'0000;        // REGION_START of the store
+inline constexpr std::uintptr_t kDeviceTableAddress = 0x0fff'ff00'0000;  // right below the region of objects
 
 struct DeviceEntry {
     std::uint32_t present;  // 0: there is no such object in this process

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/limits.h"
+
 namespace memfabric {
 
 enum class Tier : std::uint8_t { Dram = 0, Hbm = 1 };
@@ -14,10 +16,12 @@ inline constexpr std::size_t kTiers = 2;
 inline constexpr const char* name_of(Tier tier) { return tier == Tier::Dram ? "DRAM" : "HBM"; }
 inline constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
-inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::uint32_t kNoRank = UINT32_MAX;
 inline constexpr std::uintptr_t kLowestAddress = 65536;  // below: NULL, and NULL with a field offset
 inline constexpr std::uintptr_t kAddressLimit = std::uintptr_t{1} << 47;
+// The ranges of all objects lie between these; programs place nothing there by themselves.
+inline constexpr std::uintptr_t kRegionStart = 0x1000'0000'0000;
+inline constexpr std::uintptr_t kRegionEnd = 0x5000'0000'0000;
 
 struct SlotPlace {
     std::uint32_t rank;

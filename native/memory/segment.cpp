@@ -86,6 +86,12 @@ int open_memfd(unsigned flags) {
 // A huge-page segment is mapped once, which makes the kernel set the pages aside.
 Status make(const SegmentRequest& request, bool huge, Segment& segment) {
     OwnedFd fd(open_memfd(MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0U)));
+    if (fd.get() < 0 && (errno == EMFILE || errno == ENFILE)) {
+        return fail(Status::NoResources,
+                    "cannot create a memory segment of %" PRIu64
+                    " bytes: %s; raise the limit of open files (ulimit -n)",
+                    request.size_bytes, std::strerror(errno));
+    }
     if (fd.get() < 0 || ftruncate(fd.get(), static_cast<off_t>(request.size_bytes)) != 0 ||
         fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return fail(Status::MallocFailed, "cannot create a memory segment of %" PRIu64 " bytes: %s", request.size_bytes,

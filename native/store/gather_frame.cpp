@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "base/limits.h"
+
 namespace memfabric::store {
 namespace {
 
@@ -12,10 +14,8 @@ constexpr std::uint64_t kGather = 18;
 constexpr std::uint64_t kGathered = 73;
 constexpr std::uint64_t kArrived = 74;
 
-// The limits of the store, as in the Python messages.
+// Further limits of the store, as in the Python messages.
 constexpr std::size_t kMaxGroupBytes = 1024;
-constexpr std::size_t kMaxDataBytes = 64 * 1024;
-constexpr std::uint32_t kMaxRanks = 1024;
 constexpr double kMaxTimeoutS = 4294967296.0;
 constexpr std::uint64_t kMaxNumber = std::numeric_limits<std::int64_t>::max();
 
@@ -145,7 +145,7 @@ private:
 
 bool is_plain(const Gather& gather) {
     return !gather.group.empty() && gather.group.size() <= kMaxGroupBytes && gather.rank < gather.size &&
-           gather.size <= kMaxRanks && gather.data.size() <= kMaxDataBytes && gather.timeout_s > 0 &&
+           gather.size <= kMaxRanks && gather.data.size() <= kMaxGatherBytes && gather.timeout_s > 0 &&
            gather.timeout_s <= kMaxTimeoutS && gather.round <= kMaxNumber && gather.call <= kMaxNumber;
 }
 

@@ -13,9 +13,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import _native, logs
 
-ENOUGH = 8192  # 1024 ranks: a link each way to all, or, for the store, a few connections of each
+ENOUGH = 8 * _native.MAX_RANKS  # a link each way to all, or, for the store, a few connections of each
 
 LOWEST_OWN = 3
 
@@ -29,7 +29,13 @@ def allow_enough() -> None:
         return
     allowed = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    _log.info("this process may have %d descriptors now, %d before; a cluster of 1024 needs %d", allowed, soft, ENOUGH)
+    _log.info(
+        "this process may have %d descriptors now, %d before; a cluster of %d ranks needs %d",
+        allowed,
+        soft,
+        _native.MAX_RANKS,
+        ENOUGH,
+    )
 
 
 def open_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:

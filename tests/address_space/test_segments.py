@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import MIB, Tier
 from memfabric_hybrid.address_space.segments import Placement
@@ -45,7 +46,7 @@ def test_size_cannot_be_changed_by_anybody() -> None:
 
 
 def test_more_than_the_machine_has() -> None:
-    total = segments.machine_memory_bytes()
+    total = _native.machine_memory_bytes()
     assert total > 64 * MIB
     with pytest.raises(MallocFailed, match=f"{total + 1}.*{total}"):
         segments.create(Tier.DRAM, 0, total + 1, Placement())

@@ -184,7 +184,7 @@ def test_limits() -> None:
     from memfabric_hybrid.store import limits
     from memfabric_hybrid.transports import routes
 
-    assert layout.MAX_WORLD == 1024
+    assert _native.MAX_RANKS == 1024
     assert layout.MAX_DRAM == 2 << 40
     assert layout.MAX_HBM == 64 << 30
     assert layout.RANGE_TOTAL == 64 << 40
@@ -192,6 +192,9 @@ def test_limits() -> None:
     assert limits.MAX_KEY_BYTES == 1024
     assert limits.MAX_VALUE_BYTES == 64 << 20
     assert limits.MAX_GATHER_BYTES == 65536
+    assert _native.MAX_CONTEXT_BYTES == 65536
+    assert _native.MAX_SUBGROUP_NAME_BYTES == 63
+    assert _native.DEVICE_OBJECTS == 64
     assert routes.MAX_TAG == 30
     assert routes.MAX_TAG_OP_INFO == 255
     assert config.MAX_NIC == 63

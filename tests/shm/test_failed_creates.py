@@ -15,14 +15,13 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import _native, shm
 from memfabric_hybrid.errors import NoResources
 from memfabric_hybrid.shm import runtime
-from memfabric_hybrid.store.state.placement import REGION_END, REGION_START
 from support import pause_points
 from support.leaks import Snapshot
 from support.threads import Beside, wait_until
 from support.workers import Cluster
 
 SIZE = 2 << 20
-REGION = range(REGION_START, REGION_END)  # where objects have their ranges
+REGION = range(_native.REGION_START, _native.REGION_END)  # where objects have their ranges
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.store.state.placement import REGION_START
 from support.ports import reserved_port
 from support.workers import Cluster
 
@@ -51,10 +50,12 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
 
 
 def test_table_lies_below_all_objects() -> None:
-    end = _native.DEVICE_TABLE_ADDRESS + 4096 + 64 * 65536  # entries, then contexts
-    assert end <= REGION_START
+    entries_bytes = 4096
+    end = _native.DEVICE_TABLE_ADDRESS + entries_bytes + _native.DEVICE_OBJECTS * _native.MAX_CONTEXT_BYTES
+    assert end <= _native.REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
     assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
+    assert f"SMEM_SHM_MAX_OBJECTS {_native.DEVICE_OBJECTS}u" in header
 
 
 def test_header_compiles_as_c11(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from memfabric_hybrid._native import _gather
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.frames import HEADER_BYTES, frame
-from memfabric_hybrid.store.limits import MAX_RANKS
+from memfabric_hybrid.store.limits import MAX_GATHER_BYTES, MAX_KEY_BYTES, MAX_RANKS
 
 PATIENCE_S = 30.0
 NUMBERS = st.one_of(
@@ -67,7 +67,7 @@ REQUEST = m.Gather(1, "g", 0, 0, 2, b"", 1.0)
     call=NUMBERS,
     group=st.one_of(
         st.text(st.characters(max_codepoint=127), min_size=1, max_size=40),
-        st.sampled_from(["g" * 31, "g" * 32, "g" * 256]),
+        st.sampled_from(["g" * 31, "g" * 32, "g" * 256, "g" * MAX_KEY_BYTES]),
     ),
     round=NUMBERS,
     place=st.integers(1, MAX_RANKS).flatmap(lambda size: st.tuples(st.integers(0, size - 1), st.just(size))),
@@ -150,7 +150,7 @@ def test_a_store_that_is_silent(line: Line) -> None:
     [
         ("call", -1),
         ("group", ""),
-        ("group", "g" * 1025),
+        ("group", "g" * (MAX_KEY_BYTES + 1)),
         ("group", "grüße"),
         ("round", -1),
         ("round", 1 << 63),
@@ -158,7 +158,7 @@ def test_a_store_that_is_silent(line: Line) -> None:
         ("rank", -1),
         ("size", 0),
         ("size", MAX_RANKS + 1),
-        ("data", bytes(64 * 1024 + 1)),
+        ("data", bytes(MAX_GATHER_BYTES + 1)),
         ("data", bytearray(3)),
     ],
 )

@@ -8,6 +8,7 @@
 
 #include "base/last_error.h"
 #include "tests/check.h"
+#include "tests/descriptor_limits.h"
 #include "tests/space/space_fixture.h"
 
 namespace memfabric {
@@ -47,6 +48,17 @@ TEST(segment_refuses_what_cannot_be) {
     CHECK(says("of memory and swap"));
     CHECK_EQ(create_segment({2 * kMiB, false, 4096, true}, segment), Status::InvalidParam);
     CHECK(says("NUMA node 4096"));
+    CHECK_EQ(segment.fd, -1);
+}
+
+TEST(segment_without_a_descriptor_is_refused_with_advice) {
+    if (kSanitizerNeedsDescriptors) return;
+    Segment segment;
+    {
+        const NoDescriptorLeft limit;
+        CHECK_EQ(create_segment({2 * kMiB, true}, segment), Status::NoResources);
+    }
+    CHECK(says("ulimit -n"));
     CHECK_EQ(segment.fd, -1);
 }
 

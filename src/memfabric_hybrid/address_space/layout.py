@@ -14,21 +14,21 @@ from enum import IntEnum
 
 import msgspec
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.errors import InvalidParam, NoResources
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
-GRANULE = 2 * MIB  # sizes are rounded up to it: the huge page of every machine we run on
+GRANULE = _native.HUGE_PAGE_BYTES  # sizes are rounded up to it
 MAX_DRAM = 2 * TIB
 MAX_HBM = 64 * GIB
-RANGE_TOTAL = 64 * TIB  # what the cluster-wide range of addresses can hold
-MAX_WORLD = 1024
+RANGE_TOTAL = _native.REGION_END - _native.REGION_START  # what the cluster-wide region of addresses can hold
 
 
 class Tier(IntEnum):
     """The two spaces of an object. Without an accelerator both live in host memory."""
 
-    DRAM = 0
-    HBM = 1
+    DRAM = _native.DRAM
+    HBM = _native.HBM
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from memfabric_hybrid.address_space.layout import MAX_WORLD
+from memfabric_hybrid import _native
 
 MAX_PACKET = 64 * 1024
-Rank = Annotated[int, msgspec.Meta(ge=0, lt=MAX_WORLD)]
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=_native.MAX_RANKS)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 

@@ -49,10 +49,9 @@ from memfabric_hybrid.errors import (
 )
 from memfabric_hybrid.file_descriptors import duplicate
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
-from memfabric_hybrid.store import FAREWELL_S, Refusal, Watch, WatchUpdate
+from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, Watch, WatchUpdate
 
 log = logs.get(__name__)
-MOMENT_S = 0.1  # for the store, when neighbours that hang have used up the time: it answers faster
 REANNOUNCE_PAUSE_S = 1.0
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 

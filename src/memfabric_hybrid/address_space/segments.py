@@ -41,18 +41,15 @@ class Segment(msgspec.Struct):
 
 
 def create(tier: Tier, slot_offset: int, size_bytes: int, placement: Placement) -> Segment:
-    """New zeroed memory. MallocFailed when the machine could never hold it."""
-    total = machine_memory_bytes()
+    """New zeroed memory. MallocFailed when the machine could never hold it, NoResources without a descriptor for it."""
+    total = _native.machine_memory_bytes()
     if size_bytes > total:
         raise MallocFailed(f"{tier.name} of {size_bytes} bytes was asked for, this machine has {total} bytes in all")
     node = -1
     if placement.numa_node is not None:
         check_node(placement.numa_node)
         node = placement.numa_node
-    try:
-        fd, page_bytes = _native.create_segment(size_bytes, settings.huge_pages_wanted(), node, placement.strict)
-    except OSError as error:
-        raise MallocFailed(f"no {tier.name} segment of {size_bytes} bytes: {error.strerror}") from error
+    fd, page_bytes = _native.create_segment(size_bytes, settings.huge_pages_wanted(), node, placement.strict)
     return Segment(tier, slot_offset, size_bytes, fd, page_bytes)
 
 
@@ -105,13 +102,3 @@ def online_nodes() -> set[int]:
         first, _, last = part.partition("-")
         nodes.update(range(int(first), int(last or first) + 1))
     return nodes
-
-
-def machine_memory_bytes() -> int:
-    """Memory and swap of the machine: more than that can only end in the OOM killer."""
-    kilobytes = 0
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("MemTotal", "SwapTotal"):
-            kilobytes += int(value.split()[0])
-    return kilobytes * 1024

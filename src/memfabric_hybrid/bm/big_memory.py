@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     GroupEventHandler = Callable[[int, BmGroupEvent], Any]
 
-ADDRESS_LIMIT = 1 << 47
-
 
 class BigMemory(_native.Space):
     """A pool of memory with one range of addresses, the same on every rank. Made by `bm.create` or `bm.create2`.
@@ -207,7 +205,7 @@ class BigMemory(_native.Space):
         """
         start, size_bytes = arguments.u64("addr", addr), arguments.u64("size", size)
         self._alive()
-        if start == 0 or size_bytes == 0 or start + size_bytes > ADDRESS_LIMIT:
+        if start == 0 or size_bytes == 0 or start + size_bytes > _native.ADDRESS_LIMIT:
             raise InvalidParam(f"addr {start:#x} with size {size_bytes} is not a range of memory")
         with self._registered_lock:
             known = self._registered.setdefault(start, size_bytes)

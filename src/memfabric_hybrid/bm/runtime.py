@@ -7,7 +7,6 @@ import threading
 import msgspec
 
 from memfabric_hybrid import _native, settings
-from memfabric_hybrid.address_space.layout import MAX_WORLD
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
@@ -52,8 +51,8 @@ def start(store_url: str, world_size: int, config: BmConfig) -> None:
 
 
 def _make(store_url: str, world_size: int, config: BmConfig, interruption: Interruption) -> Runtime:
-    if not 1 <= world_size <= MAX_WORLD:
-        raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+    if not 1 <= world_size <= _native.MAX_RANKS:
+        raise InvalidParam(f"world_size is {world_size}, expected 1..{_native.MAX_RANKS}")
     config.validate(world_size)
     _native.set_copy_threads(settings.copy_threads())
     url = parse_url(store_url)

@@ -14,7 +14,7 @@ from memfabric_hybrid.device.words import loader
 NO_RANK = 0xFFFFFFFF  # what `rank()` is without such an object
 _TABLE = _native.DEVICE_TABLE_ADDRESS
 _ENTRY_BYTES = 64
-_OBJECTS = 64
+_OBJECTS = _native.DEVICE_OBJECTS
 _RANK, _RANK_SIZE, _CONTEXT_SIZE, _GVA, _SYMMETRIC_SIZE, _CONTEXT = 4, 8, 12, 16, 24, 32
 _DEPARTURES, _DECLARED = 40, 48
 

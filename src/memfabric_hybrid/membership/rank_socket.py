@@ -12,7 +12,7 @@ import os
 import socket
 from contextlib import suppress
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.errors import Duplicated
 from memfabric_hybrid.file_descriptors import open_socket
 from memfabric_hybrid.peer_credentials import is_our_user, peer_credentials
@@ -60,7 +60,7 @@ def _bound(name: str) -> socket.socket | None:
     listener = open_socket(socket.AF_UNIX, kind)
     try:
         listener.bind("\0" + name)
-        listener.listen(1024)
+        listener.listen(_native.MAX_RANKS)
     except OSError as error:
         listener.close()
         if error.errno != errno.EADDRINUSE:

@@ -38,7 +38,6 @@ from memfabric_hybrid.shm.share_memory import Parts, ShareMemory
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 
-MAX_OBJECTS = 64
 MAX_LOCAL = 64 * GIB
 MAPPED = ShmDataOpType.MTE | ShmDataOpType.SDMA
 ALL_BITS = MAPPED | ShmDataOpType.RDMA
@@ -71,8 +70,8 @@ def make(request: CreateRequest) -> ShareMemory:
 
 def _validated_layout(request: CreateRequest, current: runtime.Runtime) -> Layout:
     rank = current.node.member.rank
-    if request.object_id >= MAX_OBJECTS:
-        raise InvalidParam(f"id is {request.object_id}, expected 0..{MAX_OBJECTS - 1}")
+    if request.object_id >= _native.DEVICE_OBJECTS:
+        raise InvalidParam(f"id is {request.object_id}, expected 0..{_native.DEVICE_OBJECTS - 1}")
     if not 1 <= request.rank_size <= current.world_size:
         raise InvalidParam(f"rank_size is {request.rank_size}, expected 1..{current.world_size} (world_size)")
     if request.rank != rank:

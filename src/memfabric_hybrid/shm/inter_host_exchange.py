@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import Store
 
-PIECE_BYTES = 60 * 1024  # a rendezvous takes 64 KiB from each; the rest is for the words around the data
+PIECE_BYTES = _native.MAX_GATHER_BYTES - 4096  # the rest is for the words around the data
 LOOK_AROUND_S = 0.2  # how often a waiting leader asks whether everybody is still there
 
 CheckFailedRanks = Callable[[], None]

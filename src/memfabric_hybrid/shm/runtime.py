@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.address_space.layout import MAX_WORLD
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
@@ -83,8 +82,8 @@ def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None
 
 
 def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interruption: Interruption) -> Runtime:
-    if not 1 <= world_size <= MAX_WORLD:
-        raise InvalidParam(f"world_size is {world_size}, expected 1..{MAX_WORLD}")
+    if not 1 <= world_size <= _native.MAX_RANKS:
+        raise InvalidParam(f"world_size is {world_size}, expected 1..{_native.MAX_RANKS}")
     if rank >= world_size:
         raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
     config.validate()

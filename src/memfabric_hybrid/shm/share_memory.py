@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from memfabric_hybrid.shm.runtime import Runtime
 
 log = logs.get(__name__)
-MAX_BYTES = 65536  # of a context, and of one rank's part in an all-gather
-MAX_KEY_BYTES = 63
 SUPPORTED = ShmDataOpType.MTE | ShmDataOpType.SDMA
 
 
@@ -172,8 +170,8 @@ class ShareMemory(_native.HostGroup):
         if not isinstance(context, bytes):
             raise TypeError(f"context must be bytes, not {type(context).__name__}")
         self._alive()
-        if not 1 <= len(context) <= MAX_BYTES:
-            raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{MAX_BYTES}")
+        if not 1 <= len(context) <= _native.MAX_CONTEXT_BYTES:
+            raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{_native.MAX_CONTEXT_BYTES}")
         _native.device_table_set_context(self._id, context)
 
     @api_boundary.returns_code
@@ -258,8 +256,8 @@ class ShareMemory(_native.HostGroup):
             members, place = self._validated_subgroup(key, rank_size, rank_id)
             if self._store_subgroups is None:
                 return self._subgroup_all_gather(key, members, place, data)
-            if not 1 <= len(data) <= MAX_BYTES:
-                raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {MAX_BYTES}")
+            if not 1 <= len(data) <= _native.MAX_GATHER_BYTES:
+                raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {_native.MAX_GATHER_BYTES}")
             return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
         except FabricError as failure:
             api_boundary.record(failure)
@@ -327,8 +325,9 @@ class ShareMemory(_native.HostGroup):
         arguments.text("key", key)
         members, place = arguments.u32("rank_size", rank_size), arguments.u32("rank_id", rank_id)
         self._alive()
-        if not 1 <= len(key.encode()) <= MAX_KEY_BYTES or "\0" in key:
-            raise InvalidParam(f"key {key!r} has {len(key.encode())} bytes, expected 1..{MAX_KEY_BYTES} without NUL")
+        longest = _native.MAX_SUBGROUP_NAME_BYTES
+        if not 1 <= len(key.encode()) <= longest or "\0" in key:
+            raise InvalidParam(f"key {key!r} has {len(key.encode())} bytes, expected 1..{longest} without NUL")
         if not 1 <= members <= self._rank_size:
             raise InvalidParam(f"rank_size is {members}, expected 1..{self._rank_size} (ranks of the object)")
         if place >= members:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memfabric_hybrid.store.interface import (
     FAREWELL_S,
+    MOMENT_S,
     OtherIncarnation,
     SessionCallback,
     Snapshot,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAREWELL_S",
+    "MOMENT_S",
     "InProcessServer",
     "InProcessStore",
     "OtherIncarnation",

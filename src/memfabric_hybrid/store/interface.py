@@ -30,6 +30,7 @@ from memfabric_hybrid.store.session_events import SessionEvent
 from memfabric_hybrid.store.url import StoreUrl
 
 FAREWELL_S = 1.0  # how long an orderly goodbye may wait for a store that does not answer
+MOMENT_S = 0.1  # for last words to the store, when others have used up the farewell: it answers faster
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -5,15 +5,16 @@ Both sides use these: the client before it sends, the server because it trusts n
 
 from __future__ import annotations
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.errors import InvalidParam
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-BACKLOG = 4096  # a thousand members may connect in the same instant
+BACKLOG = 4 * _native.MAX_RANKS  # all members may connect in the same instant
 
 MAX_KEY_BYTES = 1024
 MAX_VALUE_BYTES = 64 * MIB
-MAX_GATHER_BYTES = 64 * KIB
-MAX_RANKS = 1024
+MAX_GATHER_BYTES = _native.MAX_GATHER_BYTES
+MAX_RANKS = _native.MAX_RANKS
 MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
 MAX_TIMEOUT_S = float(1 << 32)
 MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore

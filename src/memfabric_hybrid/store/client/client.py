@@ -21,7 +21,14 @@ from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.event_channel import EventChannel, HeartbeatFactory
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
-from memfabric_hybrid.store.interface import FAREWELL_S, OtherIncarnation, SessionCallback, Watch, WatchCallback
+from memfabric_hybrid.store.interface import (
+    FAREWELL_S,
+    MOMENT_S,
+    OtherIncarnation,
+    SessionCallback,
+    Watch,
+    WatchCallback,
+)
 from memfabric_hybrid.store.limits import (
     SESSION_ID_BYTES,
     check_gather,
@@ -32,7 +39,6 @@ from memfabric_hybrid.store.participant import Participant, gathered_parts
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
-MOMENT_S = 0.1  # beyond a farewell that others have used up, for all last words together: a store answers faster
 
 _log = logs.get(__name__)
 _NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))

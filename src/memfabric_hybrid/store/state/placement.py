@@ -9,10 +9,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.errors import NoResources
 from memfabric_hybrid.store.limits import GIB, shown
 
-REGION_START, REGION_END = 0x1000_0000_0000, 0x5000_0000_0000  # of the 47-bit space, which programs do not use
+REGION_START, REGION_END = _native.REGION_START, _native.REGION_END
 ALIGNMENT_BYTES = GIB
 
 Span = tuple[int, int]  # first address, and the first one behind it

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers that the control plane keeps as well: it takes them from here.
+#include <nanobind/nanobind.h>
+
+#include "base/limits.h"
+#include "collectives/control_page.h"
+#include "collectives/device_table.h"
+#include "memory/layout.h"
+#include "memory/machine_memory.h"
+#include "python_module/bindings.h"
+
+namespace nb = nanobind;
+
+namespace memfabric::python {
+
+void bind_limits(nb::module_& module) {
+    module.attr("MAX_RANKS") = kMaxRanks;
+    module.attr("MAX_GATHER_BYTES") = kMaxGatherBytes;
+    module.attr("MAX_SUBGROUP_NAME_BYTES") = kMaxSubgroupName;
+    module.attr("MAX_CONTEXT_BYTES") = kMaxContextBytes;
+    module.attr("DEVICE_OBJECTS") = kDeviceObjects;
+    module.attr("REGION_START") = kRegionStart;
+    module.attr("REGION_END") = kRegionEnd;
+    module.attr("ADDRESS_LIMIT") = kAddressLimit;
+    module.attr("HUGE_PAGE_BYTES") = kHugePageBytes;
+    module.def("machine_memory_bytes", &machine_bytes,
+               "Memory and swap of the machine: more than that can only end in the OOM killer.");
+}
+
+}  // namespace memfabric::python
