@@ -3,35 +3,20 @@ set from outside, as an administrator would."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 from support import pool_worker
+from support.descriptor_limits import no_more_descriptors
 from support.pool_worker import MIB
 from support.workers import Cluster
 
 Workers = Callable[[int], AbstractContextManager[Cluster]]
-
-
-@contextmanager
-def no_more_descriptors(pid: int) -> Iterator[None]:
-    """That process can open nothing more than it closes."""
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    listed = os.listdir(f"/proc/{pid}/fd")
-    taken = {int(number) for number in listed if os.path.lexists(f"/proc/{pid}/fd/{number}")}  # not the listing's own
-    lowest_free = next(number for number in itertools.count() if number not in taken)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 def test_neighbour_of_a_member_without_descriptors_is_told(store_url: str, workers: Workers) -> None:

@@ -17,15 +17,9 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import _native, bm, errors
 from support import interface as documented
 
+pytestmark = pytest.mark.usefixtures("everything_off")
+
 RETURNS_CODES = re.compile(r"(?<![\d-])(0|-\d{4}|-1)\b")
-
-
-@pytest.fixture(autouse=True)
-def everything_off() -> Iterator[None]:
-    mf.get_and_clear_last_err_msg()
-    yield
-    mf.uninitialize()
-    mf.get_and_clear_last_err_msg()
 
 
 def found(path: str) -> Any:

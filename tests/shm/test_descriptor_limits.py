@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
+from support.descriptor_limits import no_descriptors, no_more_descriptors
 from support.workers import Cluster
-
-
-@contextmanager
-def limited(soft: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def limit_for(more: int) -> int:
-    """With it this process can open so many, and none beyond what it closes."""
-    listed = os.listdir("/proc/self/fd")
-    taken = {int(number) for number in listed if os.path.lexists(f"/proc/self/fd/{number}")}  # not the listing's own
-    free = (number for number in itertools.count() if number not in taken)
-    return next(itertools.islice(free, more, None))
 
 
 def test_create_without_descriptors(store_url: str, workers: Callable[[int], Cluster]) -> None:
@@ -40,7 +20,7 @@ def test_create_without_descriptors(store_url: str, workers: Callable[[int], Clu
         assert shm.initialize(store_url, 1, 0, 0, config) == 0, mf.get_last_err_msg()
         heap = shm.create(0, 1, 0, 2 << 20)
         refusals = 0
-        while (reason := reason_against_create(limit_for(refusals))) is not None:
+        while (reason := reason_against_create(refusals)) is not None:
             assert reason == f"create shm failed: {mf.get_and_clear_last_err_msg()}"
             assert "open files" in reason
             assert heap.barrier() == 0, mf.get_last_err_msg()
@@ -51,8 +31,8 @@ def test_create_without_descriptors(store_url: str, workers: Callable[[int], Clu
         shm.uninitialize()
 
 
-def reason_against_create(limit: int) -> str | None:
-    with limited(limit):
+def reason_against_create(descriptors: int) -> str | None:
+    with no_more_descriptors(os.getpid(), but=descriptors):
         try:
             shm.create(1, 1, 0, 2 << 20).destroy()
         except RuntimeError as failure:
@@ -65,7 +45,7 @@ def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> No
     other = shm.create(1, 1, 0, 2 << 20)
     store = other._parts.runtime.node.member.store
     store._pool.drop_idle()  # type: ignore[attr-defined]
-    with limited(0):
+    with no_descriptors():
         code = other.destroy()
     assert code == 0, mf.get_last_err_msg()
     assert heap.barrier() == 0, mf.get_last_err_msg()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import struct
 import time
@@ -18,6 +17,7 @@ from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.frames import HEADER_BYTES, frame
 from memfabric_hybrid.store.limits import MAX_GATHER_BYTES, MAX_KEY_BYTES, MAX_RANKS
+from support.alarms import left_by_alarm
 
 PATIENCE_S = 30.0
 NUMBERS = st.one_of(
@@ -178,11 +178,5 @@ def test_a_signal_is_handled_while_waiting(line: Line) -> None:
     def interrupt(*_: object) -> None:
         raise InterruptedError("a signal came")
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(InterruptedError):
-            line.gather(REQUEST, b"")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with left_by_alarm(InterruptedError, interrupt, after_s=0.05):
+        line.gather(REQUEST, b"")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support.programs import run_python
 
-PROGRAM = """
-import ctypes, os, resource
-import memfabric_hybrid as mf
-from contextlib import contextmanager
+TESTS = Path(__file__).resolve().parent.parent
 
-@contextmanager
-def no_descriptors():
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+PROGRAM = """
+import ctypes, os
+import memfabric_hybrid as mf
+from support.descriptor_limits import no_descriptors
 
 def must(code):
     assert code == 0, f"{code}: {mf.get_last_err_msg()}"
@@ -30,7 +25,7 @@ def refused(code):
 
 def run_without_descriptors(text: str) -> None:
     """It must say that all is well. Each needs a process of its own: the limit holds for all of it."""
-    done = run_python(PROGRAM + text + 'print("well")\n')
+    done = run_python(PROGRAM + text + 'print("well")\n', PYTHONPATH=str(TESTS))
     assert (done.stdout, done.stderr, done.returncode) == ("well\n", "", 0)
 
 

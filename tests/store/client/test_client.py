@@ -18,6 +18,7 @@ from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.dialer import LONGEST_PAUSE_S, pauses_s
 from store.worlds import PATIENCE_S, soon, wait_until
+from support.alarms import left_by_alarm
 from support.ports import reserved_port
 
 
@@ -234,18 +235,12 @@ def test_an_interrupted_call_does_not_confuse_the_next(server: StoreServer) -> N
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with StoreClient(server.url) as client:
-            client.set("k", b"v", deadline=soon())
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(Interrupted):
-                client.wait("later", deadline=soon())
-            client.set("later", b"x", deadline=soon())
-            assert client.get("k", deadline=soon()) == b"v"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with StoreClient(server.url) as client:
+        client.set("k", b"v", deadline=soon())
+        with left_by_alarm(Interrupted, interrupt):
+            client.wait("later", deadline=soon())
+        client.set("later", b"x", deadline=soon())
+        assert client.get("k", deadline=soon()) == b"v"
 
 
 def test_close_without_a_store_is_quick(store_url: str) -> None:
