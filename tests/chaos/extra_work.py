@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import memfabric_hybrid as mf
-from chaos.ledger import RAISED, Ledger, Work
+from chaos.call_checker import RAISED, CallChecker, Work
 from chaos.plan import CREATE_TIMEOUT_S, FAREWELL_S, MIB, OPERATION_TIMEOUT_S, TRANSFER_TIMEOUT_S, WORLD
 from chaos.pool_work import G2H, H2G, HOST, PoolHome
 from chaos.transfer_work import GONE, EngineHome
@@ -21,8 +21,8 @@ EXTRA_BYTES = 2 * MIB
 class ExtraWork(Work):
     """One such object at a time."""
 
-    def __init__(self, pools: PoolHome, engines: EngineHome, ledger: Ledger, seed: str) -> None:
-        super().__init__("extras", ledger)
+    def __init__(self, pools: PoolHome, engines: EngineHome, checker: CallChecker, seed: str) -> None:
+        super().__init__("extras", checker)
         self._pools = pools
         self._engines = engines
         self._random = random.Random(seed)
@@ -37,7 +37,7 @@ class ExtraWork(Work):
 
     def _must_soon(self, kind: str, limit_s: float, allowed: tuple[int, ...], function: Callable[[], int]) -> bool:
         """Again while it fails as it may."""
-        while self.account.call(kind, limit_s, allowed, function):
+        while self.calls.make(kind, limit_s, allowed, function):
             if self.stopping.is_set():
                 return False
             self.pause(0.05)
@@ -54,21 +54,21 @@ class ExtraWork(Work):
                 return RAISED
             return 0
 
-        if self.account.call("extra pool create", CREATE_TIMEOUT_S, (RAISED,), create) != 0:
+        if self.calls.make("extra pool create", CREATE_TIMEOUT_S, (RAISED,), create) != 0:
             return
         [pool] = made
         if self._must_soon("extra pool join", OPERATION_TIMEOUT_S, (-2004,), lambda: pool.join()):
             for rank in range(WORLD):
                 self._copy_there_and_back(pool, rank)
             if self._random.random() < 0.5:
-                self.account.call("extra pool leave", OPERATION_TIMEOUT_S, (), lambda: pool.leave())
-        self.account.call("extra pool destroy", FAREWELL_S, (), lambda: pool.destroy() or 0)  # type: ignore[func-returns-value]
+                self.calls.make("extra pool leave", OPERATION_TIMEOUT_S, (), lambda: pool.leave())
+        self.calls.make("extra pool destroy", FAREWELL_S, (), lambda: pool.destroy() or 0)  # type: ignore[func-returns-value]
 
     def _copy_there_and_back(self, pool: bm.BigMemory, rank: int) -> None:
         place, own = pool.peer_rank_ptr(rank, HOST) + self._pools.slot * 4096, self._data.ctypes.data
         back = np.empty_like(self._data)
-        self.account.call("extra copy", 0.0, (-2014,), lambda: pool.copy_data(own, place, 4096, H2G))
-        self.account.call("extra copy", 0.0, (-2014,), lambda: pool.copy_data(place, back.ctypes.data, 4096, G2H))
+        self.calls.make("extra copy", 0.0, (-2014,), lambda: pool.copy_data(own, place, 4096, H2G))
+        self.calls.make("extra copy", 0.0, (-2014,), lambda: pool.copy_data(place, back.ctypes.data, 4096, G2H))
 
     def _engine(self) -> None:
         """A peer in this very process, which the lasting engine meets and loses."""
@@ -76,27 +76,27 @@ class ExtraWork(Work):
         if self._random.random() < 0.5:
             engine.set_peer_down_callback(lambda session: None)
         target = np.zeros(4096, np.uint8)
-        if self.account.call(
+        if self.calls.make(
             "extra engine initialize", 0.0, (), lambda: engine.initialize(None, "127.0.0.1:0", "Prefill", 0)
         ):
             return
-        self.account.call("extra engine register", 0.0, (), lambda: engine.register(target))
+        self.calls.make("extra engine register", 0.0, (), lambda: engine.register(target))
         session, own, there = engine.session_id, self._data.ctypes.data, target.ctypes.data
-        code = self.account.call(
+        code = self.calls.make(
             "extra transfer",
             TRANSFER_TIMEOUT_S,
             (-2004,),
             lambda: self._engines.engine.transfer_sync_write(session, own, there, 4096),
         )
         if code == 0 and not np.array_equal(target, self._data):
-            self.account.violation("a transfer to an extra engine of this process did not arrive")
-        self.account.call(
+            self.calls.violation("a transfer to an extra engine of this process did not arrive")
+        self.calls.make(
             "extra transfer",
             TRANSFER_TIMEOUT_S,
             GONE,
             lambda: engine.send_probe(self._random.choice(self._engines.sessions)),
         )
-        self.account.call("extra engine destroy", TRANSFER_TIMEOUT_S + FAREWELL_S, (), lambda: engine.destroy() or 0)  # type: ignore[func-returns-value]
+        self.calls.make("extra engine destroy", TRANSFER_TIMEOUT_S + FAREWELL_S, (), lambda: engine.destroy() or 0)  # type: ignore[func-returns-value]
 
     def _stream(self) -> None:
         with mf.Stream() as stream:
@@ -104,14 +104,14 @@ class ExtraWork(Work):
             found = np.empty(4096, np.uint8)
             place = pools.pool.peer_rank_ptr(pools.rank, HOST)
             pools.pool.copy_data(place, found.ctypes.data, 4096, G2H, 4, stream)
-            self.account.call("extra stream", 0.0, (-2014, -2003), lambda: stream.wait(5))
+            self.calls.make("extra stream", 0.0, (-2014, -2003), lambda: stream.wait(5))
 
     def _leave_and_join(self) -> None:
         """Our bytes stay; the others lose us for a moment."""
         pools = self._pools
         pools.away = True
         pools.departures += 1
-        if self.account.call("leave", OPERATION_TIMEOUT_S, (), lambda: pools.pool.leave()) == 0:
+        if self.calls.make("leave", OPERATION_TIMEOUT_S, (), lambda: pools.pool.leave()) == 0:
             self.pause(self._random.uniform(0, 0.05))
         self._must_soon("join", OPERATION_TIMEOUT_S, (-2004,), lambda: pools.pool.join())
         pools.away = False

@@ -6,9 +6,9 @@ import random
 import threading
 
 import memfabric_hybrid as mf
-from chaos.board import Board
-from chaos.ledger import Ledger, Work
+from chaos.call_checker import CallChecker, Work
 from chaos.plan import OPERATION_TIMEOUT_S, SLOTS, VALUES
+from chaos.shared_state import SharedState
 from memfabric_hybrid import shm
 
 
@@ -16,9 +16,15 @@ class SubgroupWork(Work):
     """The ranks of our parity meet: barriers and all-gathers in turn, all with the same key."""
 
     def __init__(
-        self, heap: shm.ShareMemory, slot: int, board: Board, ledger: Ledger, seed: str, broken: threading.Event
+        self,
+        heap: shm.ShareMemory,
+        slot: int,
+        state: SharedState,
+        checker: CallChecker,
+        seed: str,
+        broken: threading.Event,
     ) -> None:
-        super().__init__("subgroup", ledger)
+        super().__init__("subgroup", checker)
         self._heap = heap
         self._key = f"parity {slot % 2}"
         self._members = list(range(slot % 2, SLOTS, 2))
@@ -34,7 +40,7 @@ class SubgroupWork(Work):
         self.pause(0.002)
 
     def _barrier(self) -> int:
-        return self.account.call(
+        return self.calls.make(
             "subgroup barrier",
             OPERATION_TIMEOUT_S,
             (-2004, -2014),
@@ -50,22 +56,28 @@ class SubgroupWork(Work):
             except RuntimeError:
                 return -2004 if "did not arrive" in mf.get_last_err_msg() else -2014
             if result != b"".join(parts):
-                self.account.violation(f"subgroup_all_gather gave {result!r}, expected {parts}")
+                self.calls.violation(f"subgroup_all_gather gave {result!r}, expected {parts}")
             return 0
 
-        return self.account.call("subgroup all_gather", OPERATION_TIMEOUT_S, (-2004, -2014), gather)
+        return self.calls.make("subgroup all_gather", OPERATION_TIMEOUT_S, (-2004, -2014), gather)
 
 
 class ValueWork(Work):
     """Takes and releases atomic values; nobody else that lives may have one of ours."""
 
     def __init__(
-        self, heap: shm.ShareMemory, slot: int, board: Board, ledger: Ledger, seed: str, broken: threading.Event
+        self,
+        heap: shm.ShareMemory,
+        slot: int,
+        state: SharedState,
+        checker: CallChecker,
+        seed: str,
+        broken: threading.Event,
     ) -> None:
-        super().__init__("values", ledger)
+        super().__init__("values", checker)
         self._heap = heap
         self._slot = slot
-        self._board = board
+        self._state = state
         self._broken = broken
         self._random = random.Random(seed)
         self._held: list[int] = []
@@ -78,19 +90,17 @@ class ValueWork(Work):
         self.pause(self._random.uniform(0, 0.05))
 
     def _take(self) -> None:
-        value = self.account.call(
+        value = self.calls.make(
             "value taken", OPERATION_TIMEOUT_S, (-2002, -2004), lambda: self._heap.atomic_alloc_value(VALUES)
         )
         if value < 0:
             return
         self._held.append(value)
-        self._board.hold_value(value, self._slot)
-        others = self._board.other_holders(value, self._slot)
+        self._state.hold_value(value, self._slot)
+        others = self._state.other_holders(value, self._slot)
         if others and not self._broken.is_set():
-            self.account.violation(f"value {value} was given to us, but the slots {others} hold it and live")
+            self.calls.violation(f"value {value} was given to us, but the slots {others} hold it and live")
 
     def _release(self, value: int) -> None:
-        self._board.drop_value(value, self._slot)
-        self.account.call(
-            "value released", OPERATION_TIMEOUT_S, (-2004,), lambda: self._heap.atomic_release_value(value)
-        )
+        self._state.drop_value(value, self._slot)
+        self.calls.make("value released", OPERATION_TIMEOUT_S, (-2004,), lambda: self._heap.atomic_release_value(value))

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 import memfabric_hybrid as mf
-from chaos.board import Board
+from chaos.call_checker import RAISED, CallChecker, Work
 from chaos.heap_companions import SubgroupWork, ValueWork
-from chaos.ledger import RAISED, Ledger, Work
+from chaos.patterns import Pattern, difference
 from chaos.plan import (
     CREATE_TIMEOUT_S,
     FAREWELL_S,
@@ -28,8 +28,8 @@ from chaos.plan import (
     OPERATION_TIMEOUT_S,
     SLOTS,
 )
+from chaos.shared_state import SharedState
 from chaos.sizes import some_size
-from chaos.stamps import Stamp, difference
 from memfabric_hybrid import errors, shm
 
 TICKET_BYTES = 16
@@ -38,12 +38,12 @@ TICKET_BYTES = 16
 class HeapWork(Work):
     """One rank of the heap, on one thread; its companions live as long as the heap does."""
 
-    def __init__(self, slot: int, store_url: str, board: Board, ledger: Ledger, seed: str) -> None:
-        super().__init__("heap", ledger)
+    def __init__(self, slot: int, store_url: str, state: SharedState, checker: CallChecker, seed: str) -> None:
+        super().__init__("heap", checker)
         self.heap: shm.ShareMemory | None = None
         self._slot = slot
         self._store_url = store_url
-        self._board = board
+        self._state = state
         self._seed = seed
         self._random = random.Random(seed)
         self._entered = False
@@ -55,7 +55,7 @@ class HeapWork(Work):
         elif self._create():
             broken = threading.Event()
             companions = [
-                kind(self._heap, self._slot, self._board, self._ledger, f"{self._seed}:{kind.__name__}", broken)
+                kind(self._heap, self._slot, self._state, self._checker, f"{self._seed}:{kind.__name__}", broken)
                 for kind in (SubgroupWork, ValueWork)
             ]
             for companion in companions:
@@ -81,7 +81,7 @@ class HeapWork(Work):
         config.init_timeout, config.create_timeout = INIT_TIMEOUT_S, CREATE_TIMEOUT_S
         config.operation_timeout = OPERATION_TIMEOUT_S
         # -2006: the one who had the rank before us is still known.
-        code = self.account.call(
+        code = self.calls.make(
             "shm.initialize",
             INIT_TIMEOUT_S,
             (-2004, -2006),
@@ -99,22 +99,22 @@ class HeapWork(Work):
                 return RAISED
             return 0
 
-        created = self.account.call("shm.create", CREATE_TIMEOUT_S, (RAISED,), create) == 0
+        created = self.calls.make("shm.create", CREATE_TIMEOUT_S, (RAISED,), create) == 0
         if not created:
-            self.account.note(f"no heap: {self.account.sentence}")
+            self.calls.note(f"no heap: {self.calls.sentence}")
         return created
 
     def _destroy(self) -> None:
         heap, self.heap = self._heap, None
-        self._board.drop_values(self._slot)
-        self.account.call("heap destroy", FAREWELL_S, (), lambda: heap.destroy())
+        self._state.drop_values(self._slot)
+        self.calls.make("heap destroy", FAREWELL_S, (), lambda: heap.destroy())
 
     def _live(self) -> None:
         """Rounds until one fails for good."""
         own = self._random.randbytes(TICKET_BYTES)
         gathered = self._gather(own, "heap all_gather")
         if gathered is None:
-            self.account.note("heap broken before its first round")
+            self.calls.note("heap broken before its first round")
             return
         name = hashlib.sha256(gathered).hexdigest()[:12]
         together = random.Random(name)
@@ -129,14 +129,14 @@ class HeapWork(Work):
             rounds += 1
             self._store_and_load()
             if all(self._heap.reach(rank) for rank in range(SLOTS)):
-                self.account.reached["heap", self._slot] = time.monotonic()
-        # The referee compares these: a round succeeds for all who live or for none.
-        self.account.note(f"HEAP {name} ended after {rounds} rounds{' by order' if self.stopping.is_set() else ''}")
+                self.calls.reached["heap", self._slot] = time.monotonic()
+        # The driver compares these: a round succeeds for all who live or for none.
+        self.calls.note(f"HEAP {name} ended after {rounds} rounds{' by order' if self.stopping.is_set() else ''}")
 
     def _patiently(self, kind: str, function: Callable[[], int]) -> bool:
         """A time-out means that the call has not happened: the same round again. Everything else ends the heap."""
         while True:
-            code = self.account.call(kind, OPERATION_TIMEOUT_S, (-2004, -2014), function)
+            code = self.calls.make(kind, OPERATION_TIMEOUT_S, (-2004, -2014), function)
             if code != -2004:
                 return code == 0
             if self.stopping.is_set():
@@ -164,7 +164,7 @@ class HeapWork(Work):
 
         gathered = self._gather(part(self._slot), "heap all_gather")
         if gathered is not None and gathered != b"".join(map(part, range(SLOTS))):
-            self.account.violation(f"all_gather of round {number}, {size} bytes each, gave wrong bytes")
+            self.calls.violation(f"all_gather of round {number}, {size} bytes each, gave wrong bytes")
         return gathered is not None
 
     def _store_and_load(self) -> None:
@@ -172,7 +172,7 @@ class HeapWork(Work):
         rank = self._random.randrange(SLOTS)
         size = some_size(self._random, HEAP_ZONE_BYTES)
         self._sequence += 1
-        data = Stamp(HEAP, self._slot, 0, rank).block(self._sequence, 0, size)
+        data = Pattern(HEAP, self._slot, 0, rank).block(self._sequence, 0, size)
         writer = self._random.randrange(SLOTS)
         try:
             there = self._heap.array(rank, size, np.uint8, self._slot * HEAP_ZONE_BYTES)
@@ -182,8 +182,8 @@ class HeapWork(Work):
         there[:] = data
         wrong = difference(data, there.copy())
         if wrong:
-            self.account.violation(f"array of the heap at rank {rank}: {wrong}")
-        foreign = Stamp(HEAP, writer, 0, self._slot).stranger(here.copy())
+            self.calls.violation(f"array of the heap at rank {rank}: {wrong}")
+        foreign = Pattern(HEAP, writer, 0, self._slot).foreign_bytes(here.copy())
         if foreign:
-            self.account.violation(foreign)
-        self.account.done["heap array"] += 1
+            self.calls.violation(foreign)
+        self.calls.done["heap array"] += 1

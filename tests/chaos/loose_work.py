@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 
-from chaos.board import Field
-from chaos.ledger import Ledger, Work
+from chaos.call_checker import CallChecker, Work
+from chaos.patterns import Bytes
 from chaos.plan import LOOSE_BYTES, TRANSFER_TIMEOUT_S
-from chaos.stamps import Bytes
+from chaos.shared_state import Field
 from chaos.transfer_work import EngineHome, private_memory
 
 
 class LooseWork(Work):
     """Owns the loose memory of this process's engine."""
 
-    def __init__(self, home: EngineHome, ledger: Ledger, seed: str) -> None:
-        super().__init__("loose memory", ledger)
+    def __init__(self, home: EngineHome, checker: CallChecker, seed: str) -> None:
+        super().__init__("loose memory", checker)
         self._home = home
         self._random = random.Random(seed)
         self._memory = private_memory(LOOSE_BYTES)
@@ -26,17 +26,17 @@ class LooseWork(Work):
         if not home.ready.wait(0.1):
             return
         start = memory.ctypes.data
-        if self.account.call("register", 0.0, (), lambda: home.engine.register_memory(start, LOOSE_BYTES)):
+        if self.calls.make("register", 0.0, (), lambda: home.engine.register_memory(start, LOOSE_BYTES)):
             self.pause(0.05)
             return
-        home.board.set(home.slot, Field.LOOSE, start)
+        home.state.set(home.slot, Field.LOOSE, start)
         self.pause(self._random.uniform(0, 0.1))
         # -2004: a peer that is inside does not go on; it may write when it does.
-        if self.account.call("unregister", TRANSFER_TIMEOUT_S, (-2004,), lambda: home.engine.unregister_memory(start)):
+        if self.calls.make("unregister", TRANSFER_TIMEOUT_S, (-2004,), lambda: home.engine.unregister_memory(start)):
             self._never_safe.append(memory)
             self._memory = private_memory(LOOSE_BYTES)
             return
         memory[:] = 0
         self.pause(self._random.uniform(0, 0.02))
         if memory.any():
-            self.account.violation(f"{int((memory != 0).sum())} bytes arrived after unregister_memory had returned 0")
+            self.calls.violation(f"{int((memory != 0).sum())} bytes arrived after unregister_memory had returned 0")

@@ -1,6 +1,6 @@
 """A worker of the chaos campaign: pool, heap and engine in one process, many threads; the target of `Cluster`.
 
-Its main thread obeys the referee; everything else happens on the threads that `begin` starts.
+Its main thread obeys the driver; everything else happens on the threads that `begin` starts.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from types import FrameType
 from typing import Any
 
 import memfabric_hybrid as mf
-from chaos.board import Board, Field
-from chaos.diary import Diary
+from chaos.call_checker import NEIGHBOURS_SHORTAGE, SHORTAGE, CallChecker, Work
+from chaos.event_log import EventLog
 from chaos.extra_work import ExtraWork
 from chaos.heap_work import HeapWork
-from chaos.ledger import NEIGHBOURS_SHORTAGE, SHORTAGE, Ledger, Work
 from chaos.loose_work import LooseWork
 from chaos.plan import MAIN_LANE, SLOTS, WORLD
 from chaos.pool_work import PoolHome, PoolWork, pool_config
-from chaos.ticker import Ticker
+from chaos.shared_state import Field, SharedState
+from chaos.starvation import StarvationMeter
 from chaos.transfer_work import EngineHome, TransferWork
 from memfabric_hybrid import bm, shm
 from support import forked_child
 
-SIGNALS_LATE_S = 10.0  # the referee may be held up
+SIGNALS_LATE_S = 10.0  # the driver may be held up
 REST_S = 20.0  # until every thread has come back from its last call
 
 
@@ -39,40 +39,40 @@ class Worker:
 
     def __init__(self, slot: int, life: int, seed: int, store_url: str, ports: list[int], folder: Path) -> None:
         self.slot = slot
-        self.board = board = Board(folder / "board")
-        self.diary = Diary(folder / f"slot-{slot}.{life}.diary", f"slot {slot}.{life} ({os.getpid()})")
+        self.state = state = SharedState(folder / "shared_state")
+        self.event_log = EventLog(folder / f"slot-{slot}.{life}.events", f"slot {slot}.{life} ({os.getpid()})")
         self.store_url = store_url
-        self.ticker = Ticker()
-        self.ledger = Ledger(self.diary, self.ticker, self._shortage)
-        self.pools = PoolHome(slot, store_url, board)
-        self.engines = EngineHome(slot, ports, board)
+        self.starvation = StarvationMeter()
+        self.checker = CallChecker(self.event_log, self.starvation, self._shortage)
+        self.pools = PoolHome(slot, store_url, state)
+        self.engines = EngineHome(slot, ports, state)
 
         def own(name: str) -> str:
             return f"{seed}:{slot}:{life}:{name}"
 
-        self.heap = HeapWork(slot, store_url, board, self.ledger, own("heap"))
-        self.main_pool = PoolWork(self.pools, MAIN_LANE, self.ledger, own("main pool"))
-        self.main_transfer = TransferWork(self.engines, MAIN_LANE, self.ledger, own("main transfer"))
+        self.heap = HeapWork(slot, store_url, state, self.checker, own("heap"))
+        self.main_pool = PoolWork(self.pools, MAIN_LANE, self.checker, own("main pool"))
+        self.main_transfer = TransferWork(self.engines, MAIN_LANE, self.checker, own("main transfer"))
         self.works: list[Work] = [
             EntryWork(self),
-            PoolWork(self.pools, 0, self.ledger, own("pool 0")),
-            PoolWork(self.pools, 1, self.ledger, own("pool 1"), asynchronous=True),
-            PoolWork(self.pools, 2, self.ledger, own("pool 2")),
+            PoolWork(self.pools, 0, self.checker, own("pool 0")),
+            PoolWork(self.pools, 1, self.checker, own("pool 1"), asynchronous=True),
+            PoolWork(self.pools, 2, self.checker, own("pool 2")),
             self.heap,
-            TransferWork(self.engines, 0, self.ledger, own("transfer 0")),
-            TransferWork(self.engines, 1, self.ledger, own("transfer 1")),
-            LooseWork(self.engines, self.ledger, own("loose")),
-            ExtraWork(self.pools, self.engines, self.ledger, own("extras")),
+            TransferWork(self.engines, 0, self.checker, own("transfer 0")),
+            TransferWork(self.engines, 1, self.checker, own("transfer 1")),
+            LooseWork(self.engines, self.checker, own("loose")),
+            ExtraWork(self.pools, self.engines, self.checker, own("extras")),
         ]
 
     def _shortage(self) -> Collection[int]:
-        if self.board.get(self.slot, Field.SHORT_OF_DESCRIPTORS):
+        if self.state.get(self.slot, Field.SHORT_OF_DESCRIPTORS):
             return SHORTAGE
-        others = any(self.board.get(slot, Field.SHORT_OF_DESCRIPTORS) for slot in range(SLOTS))
+        others = any(self.state.get(slot, Field.SHORT_OF_DESCRIPTORS) for slot in range(SLOTS))
         return NEIGHBOURS_SHORTAGE if others else ()
 
     def start(self) -> None:
-        self.ticker.start()
+        self.starvation.start()
         for work in self.works:
             work.start()
 
@@ -81,12 +81,12 @@ class EntryWork(Work):
     """Becomes a member, and ends."""
 
     def __init__(self, worker: Worker) -> None:
-        super().__init__("entry", worker.ledger)
+        super().__init__("entry", worker.checker)
         self._worker = worker
 
     def step(self) -> None:
-        self._worker.engines.enter(self.account, self.stopping)
-        self._worker.pools.enter(self.account, self.stopping)
+        self._worker.engines.enter(self.calls, self.stopping)
+        self._worker.pools.enter(self.calls, self.stopping)
         self.stopping.set()
 
 
@@ -115,12 +115,12 @@ def begin(slot: int, life: int, seed: int, store_url: str, ports: list[int], fol
 
 def totals() -> dict[str, Any]:
     worker = current()
-    totals = worker.ledger.totals()
+    totals = worker.checker.totals()
     totals["done"]["peer down told"] = worker.engines.downs
     return totals
 
 
-# ---- mishaps that need our help -------------------------------------------------------------------------------------
+# ---- faults that need our help -------------------------------------------------------------------------------------
 
 
 def take_signals(seconds: float, raising: bool) -> int:
@@ -165,7 +165,7 @@ def lose_stderr(how: str) -> None:
 
 def fork_child(how: str) -> None:
     worker = current()
-    tell = worker.diary.violation
+    tell = worker.event_log.violation
     if how == "check":
         pool = worker.pools.pool if worker.pools.ready.is_set() else None
         engine, heap = worker.engines.engine, worker.heap.heap
@@ -211,11 +211,11 @@ def leave(how: str) -> None:
     """Before an orderly exit: everything off, or nothing, with the threads still in their calls."""
     worker = current()
     if how == "busy":
-        worker.ledger.ending = True
+        worker.checker.ending = True
         return
     late = rest()
     assert not late, f"did not end within {REST_S:g} s: {late}"
-    worker.ledger.ending = True
+    worker.checker.ending = True
     worker.engines.engine.destroy()
     if worker.heap.heap is not None:
         worker.heap.heap.destroy()
@@ -223,4 +223,4 @@ def leave(how: str) -> None:
         worker.pools.pool.destroy()
     shm.uninitialize()
     bm.uninitialize()
-    worker.ticker.stop()
+    worker.starvation.stop()

@@ -1,4 +1,4 @@
-"""What the referee and the workers of the chaos campaign have agreed on: places, sizes, time limits, switches."""
+"""What the driver and the workers of the chaos campaign have agreed on: places, sizes, time limits, switches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAREWELL_S = 1.0  # `destroy` and `uninitialize`: how long they may wait for a s
 
 SLACK_S = 3.0  # a call may be late by this much beyond its documented time limit, on a machine that does much else
 FALSE_SUCCESS_S = 5.0  # nobody may reach a process that has been dead for so long
-WHOLE_S = 25.0  # once all is well outside, everybody reaches everybody again within this time
+RECOVERY_S = 25.0  # once all is well outside, everybody reaches everybody again within this time
 LEAVE_S = 10.0  # an orderly exit
 FOOTPRINT_SPREAD = 10  # descriptors or mappings that one worker may have more than another in the same state
 
@@ -36,20 +36,20 @@ MEMORY_BYTES = SLOTS * ZONE_BYTES
 HEAP_ZONE_BYTES = MIB
 HEAP_BYTES = SLOTS * HEAP_ZONE_BYTES
 LOOSE_BYTES = MIB  # memory that is registered and unregistered all the time
-MIXED_LANE = 4  # copies between two other ranks end here: the stamp names the rank that they come from
+MIXED_LANE = 4  # copies between two other ranks end here: the pattern names the rank that they come from
 MAIN_LANE = 5  # the main thread's, which has signal handlers
 VALUES = 12  # limit of atomic values
 
-POOL, ARENA, PRIVATE, HEAP, LOOSE = 1, 2, 3, 4, 5  # kinds of memory, part of every stamp
+POOL, ARENA, PRIVATE, HEAP, LOOSE = 1, 2, 3, 4, 5  # kinds of memory, part of every pattern
 
 
 def switched_off() -> frozenset[str]:
-    """Mishaps that are not dealt: MF_CHAOS_WITHOUT (names with commas between) narrows down what is wrong."""
+    """Faults that are not injected: MF_CHAOS_WITHOUT (names with commas between) narrows down what is wrong."""
     return frozenset(filter(None, os.environ.get("MF_CHAOS_WITHOUT", "").split(",")))
 
 
 def seconds() -> float:
-    """How long the referee makes trouble."""
+    """How long the driver makes trouble."""
     return float(os.environ.get("MF_CHAOS_SECONDS") or 60)
 
 

@@ -1,4 +1,4 @@
-"""The Big Memory of a worker: its membership and pool, and threads that write stamps into everybody's memory.
+"""The Big Memory of a worker: its membership and pool, and threads that write patterns into everybody's memory.
 
 `PoolHome` owns the pool. Each `PoolWork` has a lane of its own in every rank's memory: nobody else writes there.
 """
@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 import memfabric_hybrid as mf
-from chaos.board import Board, Field
-from chaos.ledger import RAISED, Account, Ledger, Work
+from chaos.call_checker import RAISED, CallChecker, CheckedCalls, Work
+from chaos.patterns import Bytes, Pattern, difference
 from chaos.plan import (
     BIG_BYTES,
     CREATE_TIMEOUT_S,
@@ -29,8 +29,8 @@ from chaos.plan import (
     WORLD,
     lane_offset,
 )
+from chaos.shared_state import Field, SharedState
 from chaos.sizes import some_size
-from chaos.stamps import Bytes, Stamp, difference
 from memfabric_hybrid import bm, errors
 
 HOST = bm.BmMemType.HOST
@@ -52,17 +52,17 @@ def pool_config() -> bm.BmConfig:
 class PoolHome:
     """This process's membership and its pool; `ready` once it has joined for the first time."""
 
-    def __init__(self, slot: int, store_url: str, board: Board) -> None:
+    def __init__(self, slot: int, store_url: str, state: SharedState) -> None:
         self.slot = slot
-        self.board = board
+        self.state = state
         self.pool: bm.BigMemory
         self.rank = -1
         self.ready = threading.Event()
-        self.away = False  # it has left on its own account: copies say so
+        self.away = False  # it has left of its own accord: copies say so
         self.departures = 0  # how often
         self._store_url = store_url
 
-    def enter(self, account: Account, stopping: threading.Event) -> None:
+    def enter(self, calls: CheckedCalls, stopping: threading.Event) -> None:
         """Initialises, creates and joins, again and again while the store is away."""
         config = pool_config()
         steps: list[tuple[str, float, tuple[int, ...], Callable[[], int]]] = [
@@ -71,7 +71,7 @@ class PoolHome:
             ("join", OPERATION_TIMEOUT_S, (-2004,), lambda: self.pool.join()),
         ]
         for kind, limit_s, allowed, function in steps:
-            while not stopping.is_set() and account.call(kind, limit_s, allowed, function) != 0:
+            while not stopping.is_set() and calls.make(kind, limit_s, allowed, function) != 0:
                 stopping.wait(0.1)
         if not stopping.is_set():
             self.ready.set()
@@ -82,18 +82,20 @@ class PoolHome:
         except RuntimeError:
             return RAISED
         self.rank = bm.bm_rank_id()
-        self.board.add(self.slot, Field.POOL_LIFE)
-        self.board.set(self.slot, Field.POOL_RANK, self.rank + 1)
+        self.state.add(self.slot, Field.POOL_LIFE)
+        self.state.set(self.slot, Field.POOL_RANK, self.rank + 1)
         return 0
 
 
 class PoolWork(Work):
     """Random copies between plain memory and one lane. `asynchronous` ones belong to one thread: `wait` is shared."""
 
-    def __init__(self, home: PoolHome, lane: int, ledger: Ledger, seed: str, *, asynchronous: bool = False) -> None:
-        super().__init__(f"pool lane {lane}", ledger)
+    def __init__(
+        self, home: PoolHome, lane: int, checker: CallChecker, seed: str, *, asynchronous: bool = False
+    ) -> None:
+        super().__init__(f"pool lane {lane}", checker)
         self._home = home
-        self._board = home.board
+        self._state = home.state
         self._lane = lane
         self._random = random.Random(seed)
         self._sequence = 0
@@ -116,7 +118,7 @@ class PoolWork(Work):
     def once(self) -> None:
         """One operation towards somebody; also for the main thread, which has handlers that may raise."""
         slot = self._random.randrange(SLOTS)
-        where = self._board.pool_home(slot)
+        where = self._state.pool_home(slot)
         if where is not None:
             self._random.choice(self._steps)(slot, *where)
 
@@ -127,17 +129,17 @@ class PoolWork(Work):
         """Copies may say that the pool has not joined only if it has left."""
         home = self._home
         was_away, departures = home.away, home.departures
-        code = self.account.call(kind, COPY_LIMIT_S, (-2014, -2003), function)
+        code = self.calls.make(kind, COPY_LIMIT_S, (-2014, -2003), function)
         if code == -2003 and not was_away and departures == home.departures:
-            self.account.violation(f"{kind} returned -2003, but the pool has joined: {self.account.sentence}")
+            self.calls.violation(f"{kind} returned -2003, but the pool has joined: {self.calls.sentence}")
         return code
 
     def copy(self, kind: str, rank: int, function: Callable[[], int]) -> bool:
         """Whether it worked; a copy to somebody who is long dead must not."""
-        dead = self._board.all_long_dead_of_rank(rank)
+        dead = self._state.all_long_dead_of_rank(rank)
         worked = self.call(kind, function) == 0
-        if worked and dead is not None and self._board.all_long_dead_of_rank(rank) == dead:
-            self.account.violation(f"false success: {kind} with rank {rank}, which is long dead")
+        if worked and dead is not None and self._state.all_long_dead_of_rank(rank) == dead:
+            self.calls.violation(f"false success: {kind} with rank {rank}, which is long dead")
         return worked
 
     def read_into(self, found: Bytes, rank: int, place: int) -> bool:
@@ -147,16 +149,16 @@ class PoolWork(Work):
     def compare(self, kind: str, slot: int, home: tuple[int, int], place: int, written: Bytes) -> None:
         """Reads back what was written; it is there unless the memory has become another's."""
         found = np.empty_like(written)
-        if self.read_into(found, home[0], place) and self._board.still_pool_home(slot, home):
+        if self.read_into(found, home[0], place) and self._state.still_pool_home(slot, home):
             wrong = difference(written, found)
             if wrong:
-                self.account.violation(f"{kind} to slot {slot} (rank {home[0]}) and read back: {wrong}")
-            self.account.reached["copy", slot] = time.monotonic()
+                self.calls.violation(f"{kind} to slot {slot} (rank {home[0]}) and read back: {wrong}")
+            self.calls.reached["copy", slot] = time.monotonic()
 
-    def stamped(self, rank: int, offset: int, size: int, lane: int | None = None) -> Bytes:
+    def patterned(self, rank: int, offset: int, size: int, lane: int | None = None) -> Bytes:
         self._sequence += 1
         chosen = self._lane if lane is None else lane
-        return Stamp(POOL, self._home.slot, chosen, rank).block(self._sequence, offset, size)
+        return Pattern(POOL, self._home.slot, chosen, rank).block(self._sequence, offset, size)
 
     # ---- steps ------------------------------------------------------------------------------------------------------
 
@@ -171,17 +173,17 @@ class PoolWork(Work):
             self._write(slot, rank, life, LANES, BIG_BYTES - size, size, "pool write of many MiB")
 
     def _write(self, slot: int, rank: int, life: int, lane: int, offset: int, size: int, kind: str) -> None:
-        data = self.stamped(rank, offset, size, lane)
+        data = self.patterned(rank, offset, size, lane)
         place = self.address(rank, self._home.slot, lane, offset)
         if self.copy(kind, rank, lambda: self._home.pool.copy_data(data.ctypes.data, place, size, H2G)):
             self.compare(kind, slot, (rank, life), place, data)
 
     def read_somebody(self, slot: int, rank: int, life: int) -> None:
-        """Whoever's lane it is: nothing but its stamps and zeroes."""
+        """Whoever's lane it is: nothing but its patterns and zeroes."""
         writer, lane = self._random.randrange(SLOTS), self._random.randrange(LANES)
         found = np.empty(some_size(self._random, LANE_BYTES // 8) * 8, np.uint8)
         if self.read_into(found, rank, self.address(rank, writer, lane)):
-            self._check(found, Stamp(POOL, writer, lane, rank))
+            self._check(found, Pattern(POOL, writer, lane, rank))
 
     def look_at_own(self, slot: int, rank: int, life: int) -> None:
         """Loads, without a call of the library."""
@@ -193,18 +195,18 @@ class PoolWork(Work):
             found = self._home.pool.array(own, LANE_BYTES, np.uint8, lane_offset(writer, lane)).copy()
         except errors.NotConnected:
             return
-        self._check(found, Stamp(POOL, writer, lane, own))
-        self.account.done["look at own memory"] += 1
+        self._check(found, Pattern(POOL, writer, lane, own))
+        self.calls.done["look at own memory"] += 1
 
-    def _check(self, found: Bytes, stamp: Stamp) -> None:
-        wrong = stamp.stranger(found, mixed=stamp.lane == MIXED_LANE)
+    def _check(self, found: Bytes, pattern: Pattern) -> None:
+        wrong = pattern.foreign_bytes(found, mixed=pattern.lane == MIXED_LANE)
         if wrong:
-            self.account.violation(wrong)
+            self.calls.violation(wrong)
 
     def batch(self, slot: int, rank: int, life: int) -> None:
         count = self._random.randint(1, 64)
         piece = LANE_BYTES // count
-        data = self.stamped(rank, 0, LANE_BYTES)
+        data = self.patterned(rank, 0, LANE_BYTES)
         place = self.address(rank, self._home.slot, self._lane)
         starts = np.arange(count, dtype=np.uint64) * piece
         sources, targets = starts + np.uint64(data.ctypes.data), starts + np.uint64(place)
@@ -215,7 +217,7 @@ class PoolWork(Work):
     def rectangle(self, slot: int, rank: int, life: int) -> None:
         """A column of a matrix with rows of 4096 bytes."""
         pitch, width = 4096, self._random.randint(1, 4096)
-        data = self.stamped(rank, 0, pitch * ROWS)
+        data = self.patterned(rank, 0, pitch * ROWS)
         place = self.address(rank, self._home.slot, self._lane)
         source = data.ctypes.data
         if self.copy(
@@ -228,7 +230,7 @@ class PoolWork(Work):
 
     def mixed(self, slot: int, rank: int, life: int) -> None:
         """From our lane there to our mixed lane at somebody else's."""
-        other = self._board.pool_home(self._random.randrange(SLOTS))
+        other = self._state.pool_home(self._random.randrange(SLOTS))
         if other is None:
             return
         source = self.address(rank, self._home.slot, self._lane)
@@ -239,18 +241,18 @@ class PoolWork(Work):
     def array(self, slot: int, rank: int, life: int) -> None:
         """Stores and loads; memory of the dead stays readable while the array lives."""
         size = some_size(self._random, 4096)
-        data = self.stamped(rank, 0, size)
+        data = self.patterned(rank, 0, size)
         try:
             place = self._home.pool.array(rank, size, np.uint8, lane_offset(self._home.slot, self._lane))
         except errors.NotConnected:
             return
         place[:] = data
         found = place.copy()
-        if self._board.still_pool_home(slot, (rank, life)):
+        if self._state.still_pool_home(slot, (rank, life)):
             wrong = difference(data, found)
             if wrong:
-                self.account.violation(f"array of slot {slot} (rank {rank}): {wrong}")
-        self.account.done["pool array"] += 1
+                self.calls.violation(f"array of slot {slot} (rank {rank}): {wrong}")
+        self.calls.done["pool array"] += 1
 
     def queued(self, slot: int, rank: int, life: int) -> None:
         self._asynchronous("pool wait", slot, rank, life, ASYNCHRONOUS, lambda: self._home.pool.wait())
@@ -261,7 +263,7 @@ class PoolWork(Work):
     def _asynchronous(self, kind: str, slot: int, rank: int, life: int, flags: int, wait: Callable[[], int]) -> None:
         pieces = self._random.randint(1, 4)
         piece = LANE_BYTES // pieces
-        data = self.stamped(rank, 0, LANE_BYTES)
+        data = self.patterned(rank, 0, LANE_BYTES)
         place = self.address(rank, self._home.slot, self._lane)
         stream = int(self._stream) if flags == ON_STREAM else 0
         submitted = True

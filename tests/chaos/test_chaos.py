@@ -1,6 +1,6 @@
-"""The chaos campaign: everything at once, in several processes, while a referee kills, stops and starves them.
+"""The chaos campaign: everything at once, in several processes, while a driver kills, stops and starves them.
 
-`scripts/soak chaos` runs it for long. MF_CHAOS_SECONDS is its length, MF_CHAOS_SEED repeats the referee's choices.
+`scripts/soak chaos` runs it for long. MF_CHAOS_SECONDS is its length, MF_CHAOS_SEED repeats the driver's choices.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos import mishaps, plan, verdict
-from chaos.board import Field
-from chaos.referee import Referee, Violation
-from chaos.wholeness import expect_whole
+from chaos import faults, final_checks, plan
+from chaos.driver import Driver, Violation
+from chaos.recovery import expect_recovered
+from chaos.shared_state import Field
 from support.ports import reserved_port
 from support.workers import Cluster, WorkerError
 
-GRACE_S = 240  # beyond the campaign itself: starting, becoming whole, ending
+GRACE_S = 240  # beyond the campaign itself: starting, recovering, ending
 
 
 @pytest.mark.soak
@@ -31,33 +31,33 @@ def test_everything_bears_everything(store_url: str, tmp_path: Path) -> None:
         ports = [stack.enter_context(reserved_port()) for _ in range(plan.SLOTS)]
         store = stack.enter_context(Cluster(1, "store.server_worker", environment=plan.environment()))
         workers = stack.enter_context(Cluster(plan.SLOTS, "chaos.member", environment=plan.environment()))
-        referee = Referee(seed, tmp_path, store_url, ports, workers, store)
-        stack.callback(referee.close)
+        driver = Driver(seed, tmp_path, store_url, ports, workers, store)
+        stack.callback(driver.close)
         failure = ""
         try:
-            campaign(referee, plan.seconds())
+            campaign(driver, plan.seconds())
         except (Violation, WorkerError) as raised:
-            failure = verdict.report(referee, str(raised))
+            failure = final_checks.report(driver, str(raised))
         if failure:
             pytest.fail(failure, pytrace=False)
-        print(verdict.summary(referee))
-    verdict.expect_no_sockets(store_url)
+        print(final_checks.summary(driver))
+    final_checks.expect_no_sockets(store_url)
 
 
-def campaign(referee: Referee, seconds: float) -> None:
-    pauses = random.Random(f"{referee.seed}:pauses")
-    referee.start_all()
-    expect_whole(referee)
+def campaign(driver: Driver, seconds: float) -> None:
+    pauses = random.Random(f"{driver.seed}:pauses")
+    driver.start_all()
+    expect_recovered(driver)
     ends_at = time.monotonic() + seconds
-    while time.monotonic() < ends_at or not referee.deck.all_dealt_once:
-        mishaps.play(referee)
-        referee.wait(pauses.choice([0.0, pauses.uniform(0, 1), pauses.uniform(0, 3)]))
-    referee.wait_for_peace()
-    referee.say("peace")
-    expect_whole(referee)
-    verdict.expect_order(referee)
-    referee.totals += referee.workers.call_all("totals")
-    verdict.expect_something_happened(referee)
+    while time.monotonic() < ends_at or not driver.schedule.all_injected_once:
+        faults.inject(driver)
+        driver.wait(pauses.choice([0.0, pauses.uniform(0, 1), pauses.uniform(0, 3)]))
+    driver.wait_for_quiet()
+    driver.say("quiet")
+    expect_recovered(driver)
+    final_checks.expect_clean_end(driver)
+    driver.totals += driver.workers.call_all("totals")
+    final_checks.expect_something_happened(driver)
     for slot in range(plan.SLOTS):
-        referee.board.now(slot, Field.DYING)
-    referee.workers.call_all("leave", "clean")
+        driver.state.now(slot, Field.DYING)
+    driver.workers.call_all("leave", "clean")

@@ -1,4 +1,4 @@
-"""The transfer engine of a worker, and threads that write stamps into the memory of everybody's engine.
+"""The transfer engine of a worker, and threads that write patterns into the memory of everybody's engine.
 
 `EngineHome` owns the engine at the slot's session and three memories: one of `trans_malloc`, a private one, and a loose
 one that is registered and unregistered all the time.
@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 import memfabric_hybrid as mf
-from chaos.board import Board, Field
-from chaos.ledger import Account, Ledger, Work
+from chaos.call_checker import CallChecker, CheckedCalls, Work
+from chaos.patterns import Bytes, Pattern, difference
 from chaos.plan import (
     ARENA,
     BIG_BYTES,
@@ -32,8 +32,8 @@ from chaos.plan import (
     TRANSFER_TIMEOUT_S,
     lane_offset,
 )
+from chaos.shared_state import Field, SharedState
 from chaos.sizes import some_size
-from chaos.stamps import Bytes, Stamp, difference
 from memfabric_hybrid import _native, errors
 
 GONE = (-2004, -2012, -2014)  # what a peer that is dead, stopped or restarting may cause
@@ -47,9 +47,9 @@ def private_memory(size: int) -> Bytes:
 class EngineHome:
     """The engine; `ready` once it has been initialised and has its memory."""
 
-    def __init__(self, slot: int, ports: list[int], board: Board) -> None:
+    def __init__(self, slot: int, ports: list[int], state: SharedState) -> None:
         self.slot = slot
-        self.board = board
+        self.state = state
         self.engine = mf.TransferEngine()
         self.ready = threading.Event()
         self.sessions = [f"127.0.0.1:{port}" for port in ports]
@@ -57,19 +57,19 @@ class EngineHome:
         self.arena = 0
         self.downs = 0
 
-    def enter(self, account: Account, stopping: threading.Event) -> None:
+    def enter(self, calls: CheckedCalls, stopping: threading.Event) -> None:
         self.engine.set_peer_down_callback(self._on_down)
         session = self.sessions[self.slot]
-        while not stopping.is_set() and account.call(
+        while not stopping.is_set() and calls.make(
             "engine initialize", 0.0, (), lambda: self.engine.initialize(None, session, "Decode", 0)
         ):
             stopping.wait(0.1)
-        while not stopping.is_set() and account.call("trans_malloc", 0.0, (), self._allocate):
+        while not stopping.is_set() and calls.make("trans_malloc", 0.0, (), self._allocate):
             stopping.wait(0.1)
-        account.call("register", 0.0, (), lambda: self.engine.register(self.private))
-        self.board.add(self.slot, Field.ENGINE_LIFE)
-        self.board.set(self.slot, Field.ARENA, self.arena)
-        self.board.set(self.slot, Field.PRIVATE, self.private.ctypes.data)
+        calls.make("register", 0.0, (), lambda: self.engine.register(self.private))
+        self.state.add(self.slot, Field.ENGINE_LIFE)
+        self.state.set(self.slot, Field.ARENA, self.arena)
+        self.state.set(self.slot, Field.PRIVATE, self.private.ctypes.data)
         self.ready.set()
 
     def _allocate(self) -> int:
@@ -86,8 +86,8 @@ class EngineHome:
 class TransferWork(Work):
     """Random transfers between plain memory and one lane of everybody's memories."""
 
-    def __init__(self, home: EngineHome, lane: int, ledger: Ledger, seed: str) -> None:
-        super().__init__(f"transfer lane {lane}", ledger)
+    def __init__(self, home: EngineHome, lane: int, checker: CallChecker, seed: str) -> None:
+        super().__init__(f"transfer lane {lane}", checker)
         self._home = home
         self._engine = home.engine
         self._lane = lane
@@ -121,18 +121,18 @@ class TransferWork(Work):
 
     def _call(self, kind: str, slot: int, more: tuple[int, ...], function: Callable[[], int]) -> int:
         """A transfer to somebody who is long dead must not work."""
-        board = self._home.board
-        dead = board.long_dead(slot)
+        state = self._home.state
+        dead = state.long_dead(slot)
         allowed = (*GONE, *more)
-        code = self.account.call(kind, TRANSFER_TIMEOUT_S, allowed, function)
-        if code == 0 and dead and board.long_dead(slot) == dead:
-            self.account.violation(f"false success: {kind} with slot {slot}, which is long dead")
+        code = self.calls.make(kind, TRANSFER_TIMEOUT_S, allowed, function)
+        if code == 0 and dead and state.long_dead(slot) == dead:
+            self.calls.violation(f"false success: {kind} with slot {slot}, which is long dead")
         return code
 
     def _memory(self, slot: int) -> tuple[int, Field, tuple[int, int]] | None:
-        """(kind, field of the board, (address, life)) of one of the two large memories."""
+        """(kind, field of the shared state, (address, life)) of one of the two large memories."""
         kind, field = self._random.choice([(ARENA, Field.ARENA), (PRIVATE, Field.PRIVATE)])
-        home = self._home.board.engine_home(slot, field)
+        home = self._home.state.engine_home(slot, field)
         return (kind, field, home) if home else None
 
     def _write(self, slot: int) -> None:
@@ -146,15 +146,15 @@ class TransferWork(Work):
         else:
             offset = self._random.randrange(LANE_BYTES - size + 1)
         self._sequence += 1
-        data = Stamp(kind, self._home.slot, lane, slot).block(self._sequence, offset, size)
+        data = Pattern(kind, self._home.slot, lane, slot).block(self._sequence, offset, size)
         self._kept.append(data)
         place = home[0] + lane_offset(self._home.slot, lane) + offset
         session = self._home.sessions[slot]
         name, write = self._random.choice(list(self._writes.items()))
         code = self._call(name, slot, (-2000, -2003), lambda: write(session, data, place))
-        still = self._home.board.still_engine_home(slot, field, home)
+        still = self._home.state.still_engine_home(slot, field, home)
         if code == -2000 and still:
-            self.account.violation(f"{name} to slot {slot}, whose memory is registered: {self.account.sentence}")
+            self.calls.violation(f"{name} to slot {slot}, whose memory is registered: {self.calls.sentence}")
         if code == 0 and still:
             self._compare(name, slot, field, home, place, data)
 
@@ -162,14 +162,14 @@ class TransferWork(Work):
         found = np.empty_like(data)
         read = self._random.choice([self._read_single, self._read_batch])
         code = self._call("transfer read", slot, (-2000,), lambda: read(self._home.sessions[slot], found, place))
-        if code == 0 and self._home.board.still_engine_home(slot, field, home):
+        if code == 0 and self._home.state.still_engine_home(slot, field, home):
             wrong = difference(data, found)
             if wrong:
-                self.account.violation(f"{name} to {field.name} of slot {slot} and read back: {wrong}")
-            self.account.reached["transfer", slot] = time.monotonic()
+                self.calls.violation(f"{name} to {field.name} of slot {slot} and read back: {wrong}")
+            self.calls.reached["transfer", slot] = time.monotonic()
 
     def _read_somebody(self, slot: int) -> None:
-        """Whoever's lane it is: nothing but its stamps and zeroes."""
+        """Whoever's lane it is: nothing but its patterns and zeroes."""
         memory = self._memory(slot)
         if memory is None:
             return
@@ -180,19 +180,19 @@ class TransferWork(Work):
         code = self._call(
             "transfer read", slot, (-2000,), lambda: self._read_single(self._home.sessions[slot], found, place)
         )
-        if code == 0 and self._home.board.still_engine_home(slot, field, home):
-            wrong = Stamp(kind, writer, lane, slot).stranger(found)
+        if code == 0 and self._home.state.still_engine_home(slot, field, home):
+            wrong = Pattern(kind, writer, lane, slot).foreign_bytes(found)
             if wrong:
-                self.account.violation(wrong)
+                self.calls.violation(wrong)
 
     def _write_loose(self, slot: int) -> None:
         """Memory that comes and goes: refused while it is not registered."""
-        home = self._home.board.engine_home(slot, Field.LOOSE)
+        home = self._home.state.engine_home(slot, Field.LOOSE)
         if home is None:
             return
         size = LOOSE_BYTES // SLOTS // 8 * 8
         self._sequence += 1
-        data = Stamp(LOOSE, self._home.slot, self._lane, slot).block(self._sequence, 0, size)
+        data = Pattern(LOOSE, self._home.slot, self._lane, slot).block(self._sequence, 0, size)
         place = home[0] + self._home.slot * size
         self._call(
             "transfer to loose memory", slot, (-2000,), lambda: self._single(self._home.sessions[slot], data, place)

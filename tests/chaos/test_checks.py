@@ -1,4 +1,4 @@
-"""The campaign's own eyes: what they must see, and what they must not complain about."""
+"""The campaign's own checks: what they must find, and what they must not complain about."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chaos import board, diary
-from chaos.ledger import Ledger
-from chaos.stamps import Stamp, difference
-from chaos.ticker import Ticker
+from chaos import event_log, shared_state
+from chaos.call_checker import CallChecker
+from chaos.patterns import Pattern, difference
+from chaos.starvation import StarvationMeter
 
-OURS = Stamp(kind=1, writer=2, lane=3, target=4)
+OURS = Pattern(kind=1, writer=2, lane=3, target=4)
 
 
 def test_pieces_of_several_blocks_and_fresh_memory_are_the_writers() -> None:
@@ -21,23 +21,23 @@ def test_pieces_of_several_blocks_and_fresh_memory_are_the_writers() -> None:
     for sequence, (start, end) in enumerate([(0, 4096), (3, 1000), (77, 78), (901, 2000)], 1 << 30):
         memory[start:end] = OURS.block(sequence, start, end - start)
     memory[2001:2999] = 0
-    assert OURS.stranger(memory) == ""
+    assert OURS.foreign_bytes(memory) == ""
 
 
 @pytest.mark.parametrize(
     "other", [OURS._replace(kind=2), OURS._replace(writer=0), OURS._replace(lane=0), OURS._replace(target=0)]
 )
-def test_bytes_of_another_stamp_are_found(other: Stamp) -> None:
+def test_bytes_of_another_pattern_are_found(other: Pattern) -> None:
     memory = OURS.block(7, 0, 4096)
     memory[800:808] = other.block(7, 800, 8)
-    assert "first at 800" in OURS.stranger(memory)
+    assert "first at 800" in OURS.foreign_bytes(memory)
 
 
-def test_bytes_that_are_no_stamp_are_found() -> None:
+def test_bytes_of_no_pattern_are_found() -> None:
     memory = OURS.block(7, 0, 4096)
     text = b"2026-01-01 00:00:00,000 WARNING"
     memory[: len(text)] = np.frombuffer(text, np.uint8)
-    assert OURS.stranger(memory)
+    assert OURS.foreign_bytes(memory)
 
 
 def test_difference_says_where() -> None:
@@ -51,41 +51,41 @@ def test_difference_says_where() -> None:
 def test_a_late_call_an_unknown_code_and_a_missing_sentence_are_violations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.ledger.SLACK_S", 0.05)
-    path = tmp_path / "a.diary"
-    written, reader = diary.Diary(path, "test"), diary.DiaryReader(path)
-    ticker = Ticker()
-    ticker.start()
-    account = Ledger(written, ticker, lambda: ()).open("thread")
+    monkeypatch.setattr("chaos.call_checker.SLACK_S", 0.05)
+    path = tmp_path / "a.events"
+    written, reader = event_log.EventLog(path, "test"), event_log.EventLogReader(path)
+    starvation = StarvationMeter()
+    starvation.start()
+    calls = CallChecker(written, starvation, lambda: ()).open("thread")
     try:
-        account.call("quick", 0.0, (), lambda: 0)
+        calls.make("quick", 0.0, (), lambda: 0)
         assert reader.new_violations() == []
-        account.call("slow", 0.0, (), lambda: time.sleep(0.3) or 0)  # type: ignore[func-returns-value]
+        calls.make("slow", 0.0, (), lambda: time.sleep(0.3) or 0)  # type: ignore[func-returns-value]
         [late] = reader.new_violations()
-        account.call("wrong", 0.0, (-2014,), lambda: -1)
+        calls.make("wrong", 0.0, (-2014,), lambda: -1)
         silent, unknown = reader.new_violations()
     finally:
-        ticker.stop()
+        starvation.stop()
         written.close()
     assert "slow returned 0 after" in late
     assert "without a sentence" in silent
     assert "returned -1, expected [-2014]" in unknown
 
 
-def test_the_board_knows_the_long_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = board.Board.make(tmp_path / "board")
+def test_the_shared_state_knows_the_long_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = shared_state.SharedState.make(tmp_path / "shared_state")
     seen.begin_life(1)
-    seen.set(1, board.Field.POOL_RANK, 3 + 1)
+    seen.set(1, shared_state.Field.POOL_RANK, 3 + 1)
     assert seen.all_long_dead_of_rank(3) is None
-    seen.now(1, board.Field.DEAD_SINCE)
+    seen.now(1, shared_state.Field.DEAD_SINCE)
     assert seen.all_long_dead_of_rank(3) is None
-    monkeypatch.setattr(board, "FALSE_SUCCESS_S", 0.0)
+    monkeypatch.setattr(shared_state, "FALSE_SUCCESS_S", 0.0)
     assert seen.all_long_dead_of_rank(3) is not None
     seen.begin_life(1)
     assert seen.all_long_dead_of_rank(3) is None
     seen.hold_value(5, 1)
     assert seen.other_holders(5, 2) == [1]
     assert seen.other_holders(5, 1) == []
-    seen.now(1, board.Field.DYING)
+    seen.now(1, shared_state.Field.DYING)
     assert seen.other_holders(5, 2) == []
     seen.close()

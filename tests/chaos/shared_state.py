@@ -1,6 +1,6 @@
-"""The truth about every slot, in a file that the referee and all workers map: who lives, where, since when.
+"""The truth about every slot, in a file that the driver and all workers map: who lives, where, since when.
 
-Single words, each written by one side: the referee says who lives and who is stopped, a worker says where it is.
+Single words, each written by one side: the driver says who lives and who is stopped, a worker says where it is.
 Whoever needs several words that belong together reads the life before and after.
 """
 
@@ -19,9 +19,9 @@ from chaos.plan import FALSE_SUCCESS_S, SLOTS, VALUES
 class Field(IntEnum):
     """A word of a slot's row. Times are monotonic nanoseconds, 0 for never."""
 
-    LIFE = 0  # the referee: counts the processes in this slot
-    DYING = 1  # the referee, before it kills or dismisses it
-    DEAD_SINCE = 2  # the referee, after the process has ended
+    LIFE = 0  # the driver: counts the processes in this slot
+    DYING = 1  # the driver, before it kills or dismisses it
+    DEAD_SINCE = 2  # the driver, after the process has ended
     STOPPED_SINCE = 3
     LAST_STOPPED = 4  # when it was last seen stopped for longer than the heartbeat time-out
     SHORT_OF_DESCRIPTORS = 5
@@ -36,8 +36,8 @@ class Field(IntEnum):
 _ROWS = SLOTS
 
 
-class Board:
-    """`Board.make(path)` once, then `Board(path)` in every process."""
+class SharedState:
+    """`SharedState.make(path)` once, then `SharedState(path)` in every process."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -47,7 +47,7 @@ class Board:
         self._values = words[_ROWS * len(Field) :].reshape(VALUES, SLOTS)
 
     @classmethod
-    def make(cls, path: Path) -> Board:
+    def make(cls, path: Path) -> SharedState:
         path.write_bytes(bytes(8 * (_ROWS * len(Field) + VALUES * SLOTS)))
         return cls(path)
 
@@ -88,7 +88,7 @@ class Board:
         return self.engine_home(slot, field) == home and not self.get(slot, Field.DYING)
 
     def begin_life(self, slot: int) -> None:
-        """The referee, before it starts a process in the slot."""
+        """The driver, before it starts a process in the slot."""
         for field in (Field.POOL_RANK, Field.ARENA, Field.PRIVATE, Field.LOOSE, Field.STOPPED_SINCE):
             self.set(slot, field, 0)
         self.drop_values(slot)

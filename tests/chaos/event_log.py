@@ -13,7 +13,7 @@ from pathlib import Path
 VIOLATION = "VIOLATION"
 
 
-class Diary:
+class EventLog:
     """One file; any number of processes may write to it."""
 
     def __init__(self, path: Path, who: str) -> None:
@@ -31,7 +31,7 @@ class Diary:
         os.close(self.fd)
 
 
-class DiaryReader:
+class EventLogReader:
     """Reads on where it stopped the last time."""
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ def entries(text: str) -> list[str]:
 
 
 def latest(paths: list[Path], count: int) -> list[str]:
-    """The last entries of several diaries, each with what it goes on for, in the order of time."""
+    """The last entries of several event logs, each with what it goes on for, in the order of time."""
     shown: list[str] = []
     for path in paths:
         shown += entries(path.read_text(errors="replace"))[-count:]

@@ -1,4 +1,4 @@
-"""Stamps: what every byte of the campaign's memory says about who wrote it, and for whom.
+"""Patterns: what every byte of the campaign's memory says about who wrote it, and for whom.
 
 Eight bytes, repeated over the whole block by their position in memory: four of the sequence number, then the kind of
 memory, the writer, its lane, and the target. Any piece of a block is checkable, whatever was written over it half-way.
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
-STAMP_BYTES = 8
+PATTERN_BYTES = 8
 
 
-class Stamp(NamedTuple):
+class Pattern(NamedTuple):
     """The part that does not change with the sequence number."""
 
     kind: int
@@ -30,22 +30,22 @@ class Stamp(NamedTuple):
     def block(self, sequence: int, offset: int, size: int) -> Bytes:
         """`size` bytes for a place `offset` bytes after a multiple of eight."""
         one = np.array([*(sequence & 0xFFFFFFFF).to_bytes(4, "little"), *self.columns()], np.uint8)
-        phase = offset % STAMP_BYTES
-        return np.tile(one, (phase + size) // STAMP_BYTES + 1)[phase : phase + size].copy()
+        phase = offset % PATTERN_BYTES
+        return np.tile(one, (phase + size) // PATTERN_BYTES + 1)[phase : phase + size].copy()
 
-    def stranger(self, found: Bytes, *, mixed: bool = False) -> str:
-        """What is in memory of this stamp, from a multiple of eight on, that its writer did not write; "" if nothing.
+    def foreign_bytes(self, found: Bytes, *, mixed: bool = False) -> str:
+        """What is in memory of this pattern, from a multiple of eight on, that its writer did not write; "" if nothing.
 
         Lanes and targets may be `mixed`.
         """
-        rows = found[: len(found) // STAMP_BYTES * STAMP_BYTES].reshape(-1, STAMP_BYTES)
+        rows = found[: len(found) // PATTERN_BYTES * PATTERN_BYTES].reshape(-1, PATTERN_BYTES)
         for column, expected in enumerate(self.columns()):
             seen = rows[:, 4 + column]
             wrong = (seen != 0) & ((seen & 0xE0 != expected & 0xE0) if mixed and column > 1 else (seen != expected))
             if wrong.any():
                 row = int(wrong.argmax())
-                shown = found[max(0, row - 1) * STAMP_BYTES : (row + 2) * STAMP_BYTES].tobytes().hex(" ", 8)
-                return f"{int(wrong.sum())} foreign bytes in memory of {self}, first at {row * STAMP_BYTES}: {shown}"
+                shown = found[max(0, row - 1) * PATTERN_BYTES : (row + 2) * PATTERN_BYTES].tobytes().hex(" ", 8)
+                return f"{int(wrong.sum())} foreign bytes in memory of {self}, first at {row * PATTERN_BYTES}: {shown}"
         return ""
 
 

@@ -1,6 +1,6 @@
-"""The referee: starts the workers and the store, makes trouble by the deck, and calls the campaign off at a violation.
+"""The driver: starts the workers and the store, injects the faults of the schedule, and ends all at a violation.
 
-`Referee` knows who is alive, stopped or on an errand; what each mishap does is in `mishaps`.
+`Driver` knows who is alive, stopped or busy with a call; what each fault does is in `faults`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos.board import Board, Field
-from chaos.deck import Deck
-from chaos.diary import Diary, DiaryReader
+from chaos.event_log import EventLog, EventLogReader
+from chaos.fault_schedule import FaultSchedule
 from chaos.plan import LEAVE_S, SLOTS
+from chaos.shared_state import Field, SharedState
 from support.workers import Cluster, Pending, WorkerError
 
 POLL_S = 0.02
-ERRAND_S = 40.0
+WORKER_CALL_S = 40.0
 MOST_IN_TROUBLE = 3  # slots at the same time
 
 
@@ -29,7 +29,7 @@ class Violation(AssertionError):
     """Something happened that must not; the report is made by whoever catches it."""
 
 
-class Errand(NamedTuple):
+class WorkerCall(NamedTuple):
     """A call that a process's main thread is busy with."""
 
     what: str
@@ -38,7 +38,7 @@ class Errand(NamedTuple):
     then: Callable[[Any], None]
 
 
-class Referee:
+class Driver:
     """Used by one thread. `workers` and `store` have been started; nobody has begun yet."""
 
     def __init__(
@@ -50,20 +50,20 @@ class Referee:
         self.ports = ports
         self.workers = workers
         self.store = store
-        self.board = Board.make(folder / "board")
-        self.diary = Diary(folder / "referee.diary", "referee")
-        self.deck = Deck(seed)
-        self.in_trouble: set[int] = set()  # slots that are dead, stopped, or on an errand
+        self.state = SharedState.make(folder / "shared_state")
+        self.event_log = EventLog(folder / "driver.events", "driver")
+        self.schedule = FaultSchedule(seed)
+        self.in_trouble: set[int] = set()  # slots that are dead, stopped, or busy with a call
         self.store_in_trouble = False
         self.totals: list[dict[str, Any]] = []  # of workers that have ended
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
-        self._errands: list[Errand] = []
-        self._readers: dict[Path, DiaryReader] = {}
+        self._worker_calls: list[WorkerCall] = []
+        self._readers: dict[Path, EventLogReader] = {}
 
     def close(self) -> None:
-        self.diary.close()
-        self.board.close()
+        self.event_log.close()
+        self.state.close()
 
     # ---- lives ------------------------------------------------------------------------------------------------------
 
@@ -71,11 +71,11 @@ class Referee:
         self.store.call(0, "serve", self.store_url)
         for slot in range(SLOTS):
             self._begin(slot)
-        self.wait_for_peace()
+        self.wait_for_quiet()
 
     def _begin(self, slot: int) -> None:
-        life = self.board.get(slot, Field.LIFE) + 1
-        self.board.begin_life(slot)
+        life = self.state.get(slot, Field.LIFE) + 1
+        self.state.begin_life(slot)
 
         def begun(_: None) -> None:
             self.say(f"slot {slot} lives for the {life}. time, pid {self.workers.pid(slot)}")
@@ -85,18 +85,18 @@ class Referee:
 
     def kill(self, slot: int) -> None:
         """Its totals are asked for before; what it does meanwhile, it still does."""
-        self.board.now(slot, Field.DYING)
+        self.state.now(slot, Field.DYING)
         self.workers.kill(slot)
-        self.board.now(slot, Field.DEAD_SINCE)
+        self.state.now(slot, Field.DEAD_SINCE)
         self.say(f"slot {slot} is dead")
 
     def note_totals(self, slot: int) -> None:
         self.totals.append(self.workers.call(slot, "totals"))
 
     def dismiss(self, slot: int) -> None:
-        self.board.now(slot, Field.DYING)
+        self.state.now(slot, Field.DYING)
         self.workers.dismiss(slot, LEAVE_S)
-        self.board.now(slot, Field.DEAD_SINCE)
+        self.state.now(slot, Field.DEAD_SINCE)
         self.say(f"slot {slot} has left")
 
     def revive(self, slot: int) -> None:
@@ -104,13 +104,13 @@ class Referee:
         self._begin(slot)
 
     def stop(self, slot: int) -> None:
-        self.board.now(slot, Field.STOPPED_SINCE)
+        self.state.now(slot, Field.STOPPED_SINCE)
         self.workers.kill(slot, signal.SIGSTOP)
         self.say(f"slot {slot} is stopped")
 
     def go_on(self, slot: int) -> None:
-        self.board.now(slot, Field.LAST_STOPPED)
-        self.board.set(slot, Field.STOPPED_SINCE, 0)
+        self.state.now(slot, Field.LAST_STOPPED)
+        self.state.set(slot, Field.STOPPED_SINCE, 0)
         self.workers.kill(slot, signal.SIGCONT)
         self.say(f"slot {slot} goes on")
         self.in_trouble.discard(slot)
@@ -118,7 +118,7 @@ class Referee:
     # ---- the course of things ---------------------------------------------------------------------------------------
 
     def say(self, what: str) -> None:
-        self.diary.write(what)
+        self.event_log.write(what)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), action))
@@ -132,7 +132,7 @@ class Referee:
         self._await("the store in serve", self.store.begin(0, "serve", self.store_url), then)
 
     def _await(self, what: str, pending: Pending, then: Callable[[Any], None]) -> None:
-        self._errands.append(Errand(what, pending, time.monotonic() + ERRAND_S, then))
+        self._worker_calls.append(WorkerCall(what, pending, time.monotonic() + WORKER_CALL_S, then))
 
     def choose(self, choices: random.Random) -> int | None:
         """A slot that is well, if not too many are in trouble already."""
@@ -147,7 +147,7 @@ class Referee:
         until = time.monotonic() + seconds
         while True:
             self._do_what_is_due()
-            self._end_errands()
+            self._end_worker_calls()
             self.watch()
             if time.monotonic() >= until:
                 return
@@ -160,17 +160,17 @@ class Referee:
                 raise Violation(f"after {seconds:g} s still not: {what}")
             self.wait(POLL_S)
 
-    def wait_for_peace(self) -> None:
-        """Every mishap that has begun ends."""
-        self.wait_for(lambda: not (self._due or self._errands), 60, "the end of all mishaps")
+    def wait_for_quiet(self) -> None:
+        """Every fault that has begun ends."""
+        self.wait_for(lambda: not (self._due or self._worker_calls), 60, "the end of all faults")
 
     def watch(self) -> None:
-        for path in self.folder.glob("*.diary"):
-            found = self._readers.setdefault(path, DiaryReader(path)).new_violations()
+        for path in self.folder.glob("*.events"):
+            found = self._readers.setdefault(path, EventLogReader(path)).new_violations()
             if found:
                 raise Violation("\n".join(found))
         for slot in range(SLOTS):
-            if not self.board.get(slot, Field.DYING) and not self.workers.alive(slot):
+            if not self.state.get(slot, Field.DYING) and not self.workers.alive(slot):
                 raise Violation(f"slot {slot} has died, and nobody killed it")
         if not self.store_in_trouble and not self.store.alive(0):
             raise Violation("the store has died, and nobody killed it")
@@ -179,12 +179,12 @@ class Referee:
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
 
-    def _end_errands(self) -> None:
-        for errand in list(self._errands):
-            if errand.pending.ready() or time.monotonic() > errand.give_up_at:
-                self._errands.remove(errand)
+    def _end_worker_calls(self) -> None:
+        for worker_call in list(self._worker_calls):
+            if worker_call.pending.ready() or time.monotonic() > worker_call.give_up_at:
+                self._worker_calls.remove(worker_call)
                 try:
-                    result = errand.pending.result(0.1)
+                    result = worker_call.pending.result(0.1)
                 except WorkerError as failure:
-                    raise Violation(f"{errand.what}: {failure}") from None
-                errand.then(result)
+                    raise Violation(f"{worker_call.what}: {failure}") from None
+                worker_call.then(result)

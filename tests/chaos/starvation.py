@@ -1,6 +1,6 @@
 """How much time this process did not get: stopped, or starved by others.
 
-A thread that wants to wake every few milliseconds adds up by how much it was late. Calls are judged without that time.
+A thread that wants to wake every few milliseconds adds up by how much it was late. Calls are timed without it.
 It also looks at the calls under way, so that one which never returns is found as well.
 """
 
@@ -15,11 +15,11 @@ LATE_S = 0.02  # less than this is ordinary
 LOOK_EVERY_S = 0.5
 
 
-class Ticker(threading.Thread):
+class StarvationMeter(threading.Thread):
     """`starved_s` grows; `look` is called now and then."""
 
     def __init__(self) -> None:
-        super().__init__(name="ticker", daemon=True)
+        super().__init__(name="starvation", daemon=True)
         self.starved_s = 0.0
         self.ticked_at = time.monotonic()
         self.look: Callable[[], None] = lambda: None

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from chaos.diary import latest
+from chaos.driver import Driver, Violation
+from chaos.event_log import latest
 from chaos.plan import FOOTPRINT_SPREAD, SLOTS
-from chaos.referee import Referee, Violation
 
 # Each of these must have worked at least so often, or the campaign has tested nothing.
 LEAST_SUCCESSES = dict.fromkeys(
@@ -29,23 +29,23 @@ _HEAP_END = re.compile(r"heap: HEAP (\w+) ended after (\d+) rounds")
 ACTIONS_SHOWN, EVENTS_SHOWN = 50, 25
 
 
-def expect_order(referee: Referee) -> None:
+def expect_clean_end(driver: Driver) -> None:
     """All threads rest, nobody holds more than the others do, and the rounds of every heap agree."""
-    late = [names for names in referee.workers.call_all("rest") if names]
+    late = [names for names in driver.workers.call_all("rest") if names]
     if late:
         raise Violation(f"threads that did not end: {late}")
-    footprints: list[dict[str, int]] = referee.workers.call_all("footprint")
-    referee.say(f"footprints: {footprints}")
+    footprints: list[dict[str, int]] = driver.workers.call_all("footprint")
+    driver.say(f"footprints: {footprints}")
     for kind in sorted({kind for footprint in footprints for kind in footprint}):
         counts = [footprint.get(kind, 0) for footprint in footprints]
         if max(counts) - min(counts) > FOOTPRINT_SPREAD:
             raise Violation(f"{kind}: {counts}, although all workers are in the same state")
-    _expect_equal_rounds(referee.folder)
+    _expect_equal_rounds(driver.folder)
 
 
 def _expect_equal_rounds(folder: Path) -> None:
     rounds: dict[str, set[int]] = defaultdict(set)
-    for path in folder.glob("slot-*.diary"):
+    for path in folder.glob("slot-*.events"):
         for name, count in _HEAP_END.findall(path.read_text(errors="replace")):
             rounds[name].add(int(count))
     unequal = {name: sorted(counts) for name, counts in rounds.items() if len(counts) > 1}
@@ -60,14 +60,14 @@ def expect_no_sockets(store_url: str) -> None:
     assert not left, f"still listening: {left}"
 
 
-def expect_something_happened(referee: Referee) -> None:
-    done, _, _ = _sums(referee.totals)
+def expect_something_happened(driver: Driver) -> None:
+    done, _, _ = _sums(driver.totals)
     missing = {kind: done[kind] for kind, least in LEAST_SUCCESSES.items() if done[kind] < least}
     if missing:
         raise Violation(f"too few successes to say that it was tested: {missing}")
-    undealt = referee.deck.kinds - set(referee.deck.dealt)
-    if undealt:
-        raise Violation(f"these mishaps did not happen: {sorted(undealt)}")
+    missed = driver.schedule.kinds - set(driver.schedule.injected)
+    if missed:
+        raise Violation(f"these faults did not happen: {sorted(missed)}")
 
 
 def _sums(totals: list[dict[str, Any]]) -> tuple[Counter[str], Counter[str], dict[str, float]]:
@@ -82,26 +82,26 @@ def _sums(totals: list[dict[str, Any]]) -> tuple[Counter[str], Counter[str], dic
     return done, failed, slowest_s
 
 
-def summary(referee: Referee) -> str:
-    """Operations and mishaps by kind, with the slowest call of each."""
-    done, failed, slowest_s = _sums(referee.totals)
-    lines = [f"chaos: MF_CHAOS_SEED={referee.seed}, {sum(done.values())} operations, {len(referee.totals)} lives"]
+def summary(driver: Driver) -> str:
+    """Operations and faults by kind, with the slowest call of each."""
+    done, failed, slowest_s = _sums(driver.totals)
+    lines = [f"chaos: MF_CHAOS_SEED={driver.seed}, {sum(done.values())} operations, {len(driver.totals)} lives"]
     for kind in sorted(set(done) | set(slowest_s)):
         failures = {key.rsplit(" ", 1)[1]: count for key, count in failed.items() if key.rsplit(" ", 1)[0] == kind}
         told = ", ".join(f"{count} × {code}" for code, count in sorted(failures.items()))
         lines.append(f"  {kind:28} {done[kind]:8} worked  slowest {slowest_s.get(kind, 0.0):6.2f} s  {told}")
-    lines += [f"  mishap: {card:28} {count:4} ×" for card, count in sorted(referee.deck.dealt.items())]
+    lines += [f"  fault: {fault:28} {count:4} ×" for fault, count in sorted(driver.schedule.injected.items())]
     return "\n".join(lines)
 
 
-def report(referee: Referee, what: str) -> str:
+def report(driver: Driver, what: str) -> str:
     """Everything that is known about a failure."""
-    diaries = sorted(referee.folder.glob("slot-*.diary"))
+    event_logs = sorted(driver.folder.glob("slot-*.events"))
     parts = [
-        f"{what}\n\nto repeat the referee's choices: MF_CHAOS_SEED={referee.seed}; diaries are in {referee.folder}",
-        "--- the referee's last actions:\n" + "\n".join(latest([referee.folder / "referee.diary"], ACTIONS_SHOWN)),
-        "--- the workers' last events:\n" + "\n".join(latest(diaries[-2 * SLOTS :], EVENTS_SHOWN)),
-        *(referee.workers.report(slot, "has these stacks and this output") for slot in range(SLOTS)),
-        "--- the store:\n" + referee.store.report(0, "has these stacks and this output"),
+        f"{what}\n\nto repeat the driver's choices: MF_CHAOS_SEED={driver.seed}; event logs are in {driver.folder}",
+        "--- the driver's last actions:\n" + "\n".join(latest([driver.folder / "driver.events"], ACTIONS_SHOWN)),
+        "--- the workers' last events:\n" + "\n".join(latest(event_logs[-2 * SLOTS :], EVENTS_SHOWN)),
+        *(driver.workers.report(slot, "has these stacks and this output") for slot in range(SLOTS)),
+        "--- the store:\n" + driver.store.report(0, "has these stacks and this output"),
     ]
     return "\n\n".join(parts)
