@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from support.neighbours import House, Puppet
+from support.neighbours import MakeNeighbour, RecordingNeighbour, ScriptedNeighbour
 
 
 @pytest.fixture
-def houses() -> Iterator[Callable[[int], House]]:
+def neighbours() -> Iterator[MakeNeighbour]:
     with ExitStack() as stack:
 
-        def build(instance: int) -> House:
-            house = House(instance)
-            stack.callback(house.close)
-            return house
+        def build(instance: int) -> RecordingNeighbour:
+            neighbour = RecordingNeighbour(instance)
+            stack.callback(neighbour.close)
+            return neighbour
 
         yield build
 
 
 @pytest.fixture
-def puppet() -> Iterator[Puppet]:
+def scripted() -> Iterator[ScriptedNeighbour]:
     with ExitStack() as stack:
-        yield Puppet(stack)
+        yield ScriptedNeighbour(stack)

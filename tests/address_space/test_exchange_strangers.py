@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
 from memfabric_hybrid.address_space.packets import MAX_FDS
-from support.neighbours import THEIRS, House, connect_to, memory_file, share
+from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, connect_to, memory_file, share
 
 pytestmark = pytest.mark.plain_user
 
@@ -30,58 +29,58 @@ NO_TEXT = b"\0" * 8 + b"\x91\xa1\x80"  # a tag that is not UTF-8
 @example(packet=NO_TEXT)
 @given(packet=st.one_of(st.binary(max_size=60), st.binary(min_size=9, max_size=300).map(lambda b: b"\0" * 8 + b)))
 def test_nonsense_on_the_socket_harms_nobody(packet: bytes) -> None:
-    house = House(MINE)
+    neighbour = RecordingNeighbour(MINE)
     try:
-        with connect_to(house) as peer, memory_file(b"x") as fd:
+        with connect_to(neighbour) as peer, memory_file(b"x") as fd:
             socket.send_fds(peer, [packet or b"\0"], [fd] * 3)
             assert peer.recv(100) == b"", "the connection is over"
-        with connect_to(house) as peer:
+        with connect_to(neighbour) as peer:
             request = Withdraw("bm/0", 1, THEIRS, 1)
             peer.send(struct.pack("!Q", 5) + encode(request))
             assert peer.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
-        assert house.heard == [request]
+        assert neighbour.heard == [request]
     finally:
-        house.close()
+        neighbour.close()
 
 
-def test_packet_that_is_too_large_or_cut_off(houses: Callable[[int], House]) -> None:
-    house = houses(MINE)
+def test_packet_that_is_too_large_or_cut_off(neighbours: MakeNeighbour) -> None:
+    neighbour = neighbours(MINE)
     good = encode(Offer("n" * (MAX_PACKET - 100), share(THEIRS)))
-    with connect_to(house) as peer:
+    with connect_to(neighbour) as peer:
         peer.send(b"\0" * 8 + good[:-1])
         assert peer.recv(100) == b""
-    with connect_to(house) as peer:
+    with connect_to(neighbour) as peer:
         peer.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET, share(THEIRS))))
         assert peer.recv(100) == b""
-    assert house.heard == []
+    assert neighbour.heard == []
 
 
-def test_most_descriptors_that_the_kernel_takes(houses: Callable[[int], House]) -> None:
-    house = houses(MINE)
-    with connect_to(house) as peer, memory_file(b"x") as fd:
+def test_most_descriptors_that_the_kernel_takes(neighbours: MakeNeighbour) -> None:
+    neighbour = neighbours(MINE)
+    with connect_to(neighbour) as peer, memory_file(b"x") as fd:
         socket.send_fds(peer, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
         assert peer.recv(MAX_PACKET)
-    assert house.seen == [b"x"] * MAX_FDS
+    assert neighbour.seen == [b"x"] * MAX_FDS
 
 
-def test_peer_that_does_not_read_its_answers_holds_nobody_up(houses: Callable[[int], House]) -> None:
+def test_peer_that_does_not_read_its_answers_holds_nobody_up(neighbours: MakeNeighbour) -> None:
     """It is dropped when its socket is full: the exchange's thread waits for nobody."""
-    house, other = houses(MINE), houses(THEIRS)
+    neighbour, other = neighbours(MINE), neighbours(THEIRS)
     question = b"\0" * 8 + encode(Withdraw("bm/0", 1, 3003, 1))
-    with connect_to(house) as peer:
+    with connect_to(neighbour) as peer:
         with suppress(BrokenPipeError, ConnectionResetError):
             while True:
                 peer.send(question)
-        assert other.ask(house.neighbour()) == [Accept(share(MINE))]
+        assert other.ask(neighbour.address()) == [Accept(share(MINE))]
 
 
-def test_peer_that_says_nothing_holds_nobody_up(houses: Callable[[int], House]) -> None:
-    house, other = houses(MINE), houses(THEIRS)
+def test_peer_that_says_nothing_holds_nobody_up(neighbours: MakeNeighbour) -> None:
+    neighbour, other = neighbours(MINE), neighbours(THEIRS)
     with ExitStack() as stack:
         for _ in range(50):
-            stack.enter_context(connect_to(house))
-        assert other.ask(house.neighbour()) == [Accept(share(MINE))]
-    assert house.lost == [], "who has said nothing cannot be lost"
+            stack.enter_context(connect_to(neighbour))
+        assert other.ask(neighbour.address()) == [Accept(share(MINE))]
+    assert neighbour.lost == [], "who has said nothing cannot be lost"
 
 
 STRANGER = """
@@ -113,19 +112,19 @@ root_only = pytest.mark.needs_root("only root can start processes of other users
 
 
 @root_only
-def test_process_of_another_user_is_not_heard(houses: Callable[[int], House]) -> None:
-    house = houses(MINE)
+def test_process_of_another_user_is_not_heard(neighbours: MakeNeighbour) -> None:
+    neighbour = neighbours(MINE)
     packet = (b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))).hex()
     done = subprocess.run(
-        [sys.executable, "-c", STRANGER, house.name, packet], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", STRANGER, neighbour.name, packet], capture_output=True, text=True, timeout=30
     )
     assert (done.stdout, done.stderr) == ("b''\n", "")
-    assert house.heard == []
+    assert neighbour.heard == []
 
 
 @root_only
-def test_process_of_another_user_is_told_nothing(houses: Callable[[int], House]) -> None:
-    me, name = houses(MINE), f"test/{secrets.token_hex(8)}"
+def test_process_of_another_user_is_told_nothing(neighbours: MakeNeighbour) -> None:
+    me, name = neighbours(MINE), f"test/{secrets.token_hex(8)}"
     command = [sys.executable, "-c", FOREIGN_DOOR, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
         assert stranger.stdout is not None

@@ -21,7 +21,7 @@ from memfabric_hybrid.store.server import hosting
 GROUP = "bm/ranks"
 
 
-class Household:
+class StoreAndMembers:
     """A store and the members that entered through this fixture."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
@@ -30,7 +30,7 @@ class Household:
         hosting.host(self.url, "test")
         stack.callback(hosting.release, self.url, "test")
         self.store = stack.enter_context(connect(self.url))
-        self.cluster = f"bm@{self.store.peer_name(deadline=Deadline(10))}"
+        self.name = f"bm@{self.store.peer_name(deadline=Deadline(10))}"
 
     def enter(self, capacity: int = 4, wanted: int | None = None) -> Member:
         entry = Entry(self.url, "bm", capacity, wanted, hosts_store=False, takes_over=False)
@@ -40,7 +40,7 @@ class Household:
 
     def hold_rank_socket(self, rank: int) -> None:
         """A living process that the store does not know."""
-        self._stack.enter_context(rank_socket.bind(rank_socket.socket_name(self.cluster, rank)))
+        self._stack.enter_context(rank_socket.bind(rank_socket.socket_name(self.name, rank)))
 
     def register_elsewhere(self, rank: int, capacity: int = 4) -> None:
         """A member of another host: the store knows it, this host's rank sockets do not."""
@@ -48,21 +48,21 @@ class Household:
 
 
 @pytest.fixture
-def household(store_url: str) -> Iterator[Household]:
+def cluster(store_url: str) -> Iterator[StoreAndMembers]:
     with ExitStack() as stack:
-        yield Household(store_url, stack)
+        yield StoreAndMembers(store_url, stack)
 
 
-def test_lowest_rank_that_neither_the_host_nor_the_store_has(household: Household) -> None:
-    household.hold_rank_socket(0)
-    household.register_elsewhere(1)
-    assert [household.enter().rank, household.enter().rank] == [2, 3]
+def test_lowest_rank_that_neither_the_host_nor_the_store_has(cluster: StoreAndMembers) -> None:
+    cluster.hold_rank_socket(0)
+    cluster.register_elsewhere(1)
+    assert [cluster.enter().rank, cluster.enter().rank] == [2, 3]
     sentence = r"all 4 ranks of bm@.* 3 are registered in the store, it does not hear from \[0\].*rank 0 .*pid \d+"
     with pytest.raises(NoResources, match=sentence):
-        household.enter()
+        cluster.enter()
 
 
-def test_store_is_never_asked_for_the_rank_of_a_living_process(household: Household) -> None:
+def test_store_is_never_asked_for_the_rank_of_a_living_process(cluster: StoreAndMembers) -> None:
     """It would be refused to its owner, should that register again with a restarted store at this very moment."""
     seen: set[str] = set()
     everything = threading.Event()
@@ -72,44 +72,44 @@ def test_store_is_never_asked_for_the_rank_of_a_living_process(household: Househ
         if f"{GROUP}/end" in seen:
             everything.set()
 
-    household.hold_rank_socket(0)
-    household.hold_rank_socket(2)
-    with closing(household.store.watch(f"{GROUP}/", look, deadline=Deadline(10))):
-        assert [household.enter().rank, household.enter().rank] == [1, 3]
+    cluster.hold_rank_socket(0)
+    cluster.hold_rank_socket(2)
+    with closing(cluster.store.watch(f"{GROUP}/", look, deadline=Deadline(10))):
+        assert [cluster.enter().rank, cluster.enter().rank] == [1, 3]
         with pytest.raises(Duplicated, match=r"rank 2 is in use: .*pid \d+\).*choose another"):
-            household.enter(wanted=2)
-        household.store.set(f"{GROUP}/end", b"", deadline=Deadline(10))
+            cluster.enter(wanted=2)
+        cluster.store.set(f"{GROUP}/end", b"", deadline=Deadline(10))
         assert everything.wait(10)
     assert seen == {f"{GROUP}/{name}" for name in (1, 3, "end")}
 
 
-def test_wanted_rank_of_another_host(household: Household) -> None:
-    household.register_elsewhere(2)
+def test_wanted_rank_of_another_host(cluster: StoreAndMembers) -> None:
+    cluster.register_elsewhere(2)
     with pytest.raises(Duplicated, match="rank 2 of group 'bm/ranks' is taken by another member"):
-        household.enter(wanted=2)
-    assert household.enter(wanted=1).rank == 1
+        cluster.enter(wanted=2)
+    assert cluster.enter(wanted=1).rank == 1
 
 
-def test_capacity_unlike_the_groups_is_the_reason_even_if_no_rank_socket_is_free(household: Household) -> None:
-    household.enter()
+def test_capacity_unlike_the_groups_is_the_reason_even_if_no_rank_socket_is_free(cluster: StoreAndMembers) -> None:
+    cluster.enter()
     for capacity in (1, 5):
         with pytest.raises(InvalidParam, match=f"capacity of 4 ranks, this claim says {capacity}"):
-            household.enter(capacity)
+            cluster.enter(capacity)
 
 
-def test_refused_newcomer_leaves_no_rank_socket(household: Household) -> None:
-    household.register_elsewhere(0)
+def test_refused_newcomer_leaves_no_rank_socket(cluster: StoreAndMembers) -> None:
+    cluster.register_elsewhere(0)
     with pytest.raises(Duplicated):
-        household.enter(wanted=0)
-    household.hold_rank_socket(0)
+        cluster.enter(wanted=0)
+    cluster.hold_rank_socket(0)
 
 
-def test_members_may_have_a_link_to_everybody(household: Household) -> None:
+def test_members_may_have_a_link_to_everybody(cluster: StoreAndMembers) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         for before, after in ((600, min(ENOUGH, hard)), (hard, hard)):
             resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
-            household.enter()
+            cluster.enter()
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (after, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

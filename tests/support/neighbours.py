@@ -1,4 +1,4 @@
-"""Two kinds of neighbours for tests of the exchange: `House` has an exchange, `Puppet` only does what the test says."""
+"""Neighbours for tests of the exchange: one with an exchange that records what it heard, one that the test plays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memfabric_hybrid.address_space.messages import Accept, Answer, Done, Offer,
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.membership import rank_socket
 
-THEIRS = 2002  # the puppet's instance
+THEIRS = 2002  # the instance of the scripted one
 
 
 def share(instance: int, rank: int = 0) -> Share:
@@ -31,7 +31,7 @@ def memory_file(content: bytes) -> Iterator[int]:
         os.close(fd)
 
 
-class House:
+class RecordingNeighbour:
     """One side: an exchange, what it heard, and a file that it shows."""
 
     def __init__(self, instance: int) -> None:
@@ -66,7 +66,7 @@ class House:
         self.ticks += 1
         return self.ticks < self.wanted_ticks
 
-    def neighbour(self) -> Neighbour:
+    def address(self) -> Neighbour:
         return Neighbour(self.instance, self.instance, self.name)
 
     def ask(
@@ -93,7 +93,10 @@ class House:
         os.close(self.fd)
 
 
-class Puppet:
+MakeNeighbour = Callable[[int], RecordingNeighbour]  # by its instance
+
+
+class ScriptedNeighbour:
     """A neighbour that does exactly what the test says: a bare listening socket."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -101,7 +104,7 @@ class Puppet:
         self.listener = stack.enter_context(rank_socket.bind(self.name))
         self.listener.setblocking(True)
         self._stack = stack
-        self.neighbour = Neighbour(7, THEIRS, self.name)
+        self.address = Neighbour(7, THEIRS, self.name)
 
     def accept(self) -> socket.socket:
         return self._stack.enter_context(self.listener.accept()[0])
@@ -118,8 +121,8 @@ def beside(target: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def connect_to(house: House) -> socket.socket:
+def connect_to(neighbour: RecordingNeighbour) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.settimeout(5)
-    peer.connect("\0" + house.name)
+    peer.connect("\0" + neighbour.name)
     return peer
