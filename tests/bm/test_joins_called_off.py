@@ -43,7 +43,7 @@ def begin_to_join() -> Beside[tuple[int, str]]:
     """`join` of object 0, which waits for its neighbour."""
     pool = pool_worker.pools[0]
     joining = Beside(lambda: with_sentence(pool.join))
-    wait_until(runtime.current_node().exchange._ask_lock.locked)
+    wait_until(runtime.current_node().exchange._asker._turn.locked)
     return joining
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import array
 import os
 import socket
+import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from memfabric_hybrid import file_descriptors
 
 MAX_FDS = 253  # the kernel's limit for one message
+NUMBER = struct.Struct("!Q")  # precedes every packet of an exchange; an answer repeats the number of its request
 _INT = array.array("i").itemsize
 
 
