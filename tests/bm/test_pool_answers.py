@@ -32,12 +32,12 @@ def asked(pool: bm.BigMemory) -> Pool:
 
 def test_descriptors_of_an_answer_outlive_the_pool(pool: bm.BigMemory, asked: Pool) -> None:
     """The exchange sends them after the pool has let go of its lock: a destroy in between must not change them."""
-    answer, fds = asked.handle(Offer(asked.name, SHARE, SECRET), ()) or (None, ())
+    answer, fds = asked.handle(Offer(asked.spec.name, SHARE, SECRET), ()) or (None, ())
     try:
         assert isinstance(answer, Accept)
         pool.destroy()
         assert [os.fstat(fd).st_size for fd in fds] == [4 * MIB, 2 * MIB]
-        assert asked.handle(Offer(asked.name, SHARE, SECRET), ()) == (NotHere(), ())
+        assert asked.handle(Offer(asked.spec.name, SHARE, SECRET), ()) == (NotHere(), ())
     finally:
         for fd in fds:
             os.close(fd)
@@ -51,11 +51,11 @@ def test_answer_without_enough_descriptors_keeps_none(asked: Pool) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (one_more + 1, hard))
     try:
         with pytest.raises(NoResources, match="Too many open files"):
-            asked.handle(Offer(asked.name, SHARE, SECRET), ())
+            asked.handle(Offer(asked.spec.name, SHARE, SECRET), ())
         assert asked.view()[1] == [0], "who gets no answer has not come"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    answer, fds = asked.handle(Offer(asked.name, SHARE, SECRET), ()) or (None, ())
+    answer, fds = asked.handle(Offer(asked.spec.name, SHARE, SECRET), ()) or (None, ())
     assert isinstance(answer, Accept)
     assert one_more in fds, "it is free again"
     for fd in fds:

@@ -47,14 +47,16 @@ class Node:
         """NotInit when the process leaves already: nobody would end the pool any more."""
         with self._lock:
             if self._leaving:
-                raise NotInit(f"{pool.title} cannot be created: this process is being uninitialised")
-            if pool.name in self._pools:
-                raise Duplicated(f"{pool.title} exists already in this process; destroy it first or use another id")
-            self._pools[pool.name] = pool
+                raise NotInit(f"{pool.spec.title} cannot be created: this process is being uninitialised")
+            if pool.spec.name in self._pools:
+                raise Duplicated(
+                    f"{pool.spec.title} exists already in this process; destroy it first or use another id"
+                )
+            self._pools[pool.spec.name] = pool
 
     def remove(self, pool: Pool) -> None:
         with self._lock:
-            self._pools.pop(pool.name, None)
+            self._pools.pop(pool.spec.name, None)
 
     def pools(self) -> list[Pool]:
         with self._lock:
@@ -101,10 +103,10 @@ class Node:
         try:
             return pool.handle(request, fds)
         except FabricError as failure:
-            log.warning("%s: refused a neighbour: %s", pool.title, failure)
+            log.warning("%s: refused a neighbour: %s", pool.spec.title, failure)
             return Refuse(int(failure.code), str(failure)), ()
         except Exception as failure:
-            log.exception("%s: a neighbour's request failed", pool.title)
+            log.exception("%s: a neighbour's request failed", pool.spec.title)
             return Refuse(int(Code.ERROR), f"unexpected {type(failure).__name__}: {failure}"), ()
 
     def _on_lost(self, instance: int) -> None:

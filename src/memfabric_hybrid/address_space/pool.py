@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid.address_space.changes import Changes
 from memfabric_hybrid.address_space.exchange import Neighbour
-from memfabric_hybrid.address_space.layout import Layout, Tier
+from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import (
     Accept,
     Answer,
@@ -27,13 +27,16 @@ from memfabric_hybrid.address_space.messages import (
     Offer,
     Refuse,
     Request,
+    SegmentFact,
     Share,
     Withdraw,
 )
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.participants import JoinFact, Participants, farewell
-from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.address_space.pool_owner import PoolOwner
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
+from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import (
     Code,
@@ -45,9 +48,7 @@ from memfabric_hybrid.errors import (
     TimedOut,
     Unreachable,
     failure_of,
-    resource_failure,
 )
-from memfabric_hybrid.file_descriptors import duplicate
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, Watch, WatchUpdate
 
@@ -57,46 +58,18 @@ _generations = itertools.count(1)  # of the process: an object that is made anew
 
 
 class Pool:
-    """`space` is the native range, already reserved and holding our segments."""
+    """`space` is the native range, already reserved and holding `own`, our memory; owns both from now on."""
 
-    def __init__(
-        self,
-        node: Node,
-        name: str,
-        title: str,
-        layout: Layout,
-        space: _native.Space,
-        own_segments: list[Segment],
-        *,
-        tag: str = "",
-        op_type: int = 0,
-        no_route: Callable[[Share], str | None] = lambda share: None,
-        on_effect: Callable[[Effect], None] = lambda effect: None,
-        enclosed_fds: Sequence[int] = (),
-        on_enclosed_fds: Callable[[int, Sequence[int]], None] = lambda rank, fds: None,
-        on_gone: Callable[[int, str], None] = lambda rank, reason: None,
-        on_back: Callable[[int, Stamp], None] = lambda rank, stamp: None,
-    ) -> None:
-        self.name = name  # in the store: "bm/7"
-        self.title = title  # in sentences: "bm object 7"
-        self.layout = layout
+    def __init__(self, node: Node, spec: PoolSpec, space: _native.Space, own: OwnMemory, owner: PoolOwner) -> None:
+        self.spec = spec
         self._node = node
         self._space = space
-        self._tag = tag
-        self._op_type = op_type
-        self._no_route = no_route  # a sentence when the rank of a share must not be reached directly
-        self._on_effect = on_effect  # runs on the notices thread
-        self._enclosed_fds = enclosed_fds  # travel behind the segments of our share; whoever gave them owns them
-        self._on_enclosed_fds = on_enclosed_fds  # a neighbour's; runs under `_lock`, and again when it offers again
-        self._on_gone = on_gone  # a rank that took part is gone, perhaps ours; runs at once, must not block
-        self._on_back = on_back  # a rank takes part, for the first time or again; as `on_gone`
-        # Keys that the store gave to others while it was away, of this object or not; runs at once, must not block.
-        self.on_refused_keys: Callable[[Sequence[Refusal]], None] = lambda refusals: None
+        self._own = own
+        self._owner = owner
         self._rank = node.member.rank
-        self._own = OwnMemory(title, self._rank, layout, space, own_segments)
-        self._changes = Changes(title)
+        self._changes = Changes(spec.title)
         self._lock = threading.Lock()
-        self._participants = Participants(node.member, layout.capacity, self._lock)
+        self._participants = Participants(node.member, spec.layout.capacity, self._lock)
         self._roster = self._participants.roster
         self._watch: Watch | None = None
         self._joining = False
@@ -173,7 +146,7 @@ class Pool:
                 self._check_wanted()
                 self._publish(deadline)
                 self._check_wanted()
-                self._watch = self._node.member.store.watch(f"{self.name}/", self._on_update, deadline=deadline)
+                self._watch = self._node.member.store.watch(f"{self.spec.name}/", self._on_update, deadline=deadline)
                 self._offer(deadline)
                 with self._lock:
                     self._participants.check_wanted()
@@ -190,16 +163,16 @@ class Pool:
         with self._lock:
             interrupts = self._joining
             if interrupts:
-                self._participants.call_off(NotStarted(f"{self.title} was left while join() was under way"))
+                self._participants.call_off(NotStarted(f"{self.spec.title} was left while join() was under way"))
         with self._changes.turn(deadline):
             if not self.joined:
                 if interrupts:
                     return
-                raise NotStarted(f"{self.title} has not joined; there is nothing to leave")
+                raise NotStarted(f"{self.spec.title} has not joined; there is nothing to leave")
             with self._lock:
                 if not self.destroyed:
                     self._participants.called_off = None
-            self._space._shut(int(Code.NOT_STARTED), f"{self.title} has left: call join() before copying")
+            self._space._shut(int(Code.NOT_STARTED), f"{self.spec.title} has left: call join() before copying")
             self._retire(deadline, reason)
 
     def extend(self, tier: Tier, size_bytes: int, placement: Placement, deadline: Deadline) -> None:
@@ -221,7 +194,7 @@ class Pool:
         with self._lock:
             if not self.destroyed:
                 self.destroyed = True
-                sentence = f"{self.title} was destroyed meanwhile: the handle is closed"
+                sentence = f"{self.spec.title} was destroyed meanwhile: the handle is closed"
                 self._participants.call_off(InvalidParam(sentence))
                 self._space._shut(int(Code.INVALID_PARAM), sentence)
         self._changes.end(deadline, lambda: self._end(deadline, reason))
@@ -237,7 +210,7 @@ class Pool:
             self._space._close()
             self._own.close()
         with suppress(FabricError):  # a store that is away forgets us by itself, or has done so already
-            self._node.member.store.release_range(self.name, deadline=deadline.extended(MOMENT_S))
+            self._node.member.store.release_range(self.spec.name, deadline=deadline.extended(MOMENT_S))
 
     # ---- telling the others (in a turn) -----------------------------------------------------------------------------
 
@@ -258,9 +231,9 @@ class Pool:
     def _offer(self, deadline: Deadline) -> None:
         """Shows our share to every published neighbour, and maps theirs."""
         with self._lock:
-            share, fds = self._share()
+            facts, fds = self._own.shown()
             neighbours = self._participants.neighbours()
-        offer = Offer(self.name, share, self._node.member.secret)
+        offer = Offer(self.spec.name, self._share(facts), self._node.member.secret)
         replies = self._node.exchange.ask(neighbours, offer, fds, deadline, self._is_expected)
         refusals: list[Refuse] = []
         late: list[int] = []
@@ -283,8 +256,8 @@ class Pool:
             raise failure_of(refusals[0].code, refusals[0].sentence)
         if late:
             raise TimedOut(
-                f"{self.title}: ranks {late} of this host did not take our memory within {deadline.timeout_s:g} s, "
-                "though they are alive; their Python is busy, or they are stopped: try again when they go on"
+                f"{self.spec.title}: ranks {late} of this host did not take our memory within {deadline.timeout_s:g} "
+                "s, though they are alive; their Python is busy, or they are stopped: try again when they go on"
             )
 
     def _retire(self, deadline: Deadline, reason: str = "") -> None:
@@ -292,7 +265,9 @@ class Pool:
         with self._lock:
             self._participants.takes_part = False
             neighbours = self._participants.neighbours()
-            withdraw = Withdraw(self.name, self._rank, *self._participants.own_stamp, reason, self._node.member.secret)
+            withdraw = Withdraw(
+                self.spec.name, self._rank, *self._participants.own_stamp, reason, self._node.member.secret
+            )
         exchange = self._node.exchange
         acquainted = [one for one in neighbours if exchange.has_met(one.instance)]  # others have nothing of ours
         try:
@@ -300,13 +275,13 @@ class Pool:
                 if reply is not None:
                     reply.close()
         except NoResources as failure:  # an end must not fail; neighbours will hear it from the store
-            log.warning("%s: the neighbours did not hear that we leave: %s", self.title, failure)
+            log.warning("%s: the neighbours did not hear that we leave: %s", self.spec.title, failure)
         try:
             # A store that is away is not waited for: neighbours hear it from us, and it will not be told again.
             farewell = Deadline(min(FAREWELL_S, deadline.extended(MOMENT_S).remaining_s()))
             self._node.member.store.delete(self._key(self._rank), deadline=farewell)
         except FabricError as failure:  # an end must not fail: it is away, or our key is somebody else's by now
-            log.info("%s: the store did not hear that we leave: %s", self.title, failure)
+            log.info("%s: the store did not hear that we leave: %s", self.spec.title, failure)
         if self._watch is not None:  # kept until here: it tells `ask` whom not to wait for
             self._watch.close()
             self._watch = None
@@ -323,7 +298,7 @@ class Pool:
                 if self.joined and not self._evicted:
                     self._offer(deadline)
         except (Unreachable, NoResources) as failure:
-            log.warning("%s: could not be offered again, which is tried anew soon: %s", self.title, failure)
+            log.warning("%s: could not be offered again, which is tried anew soon: %s", self.spec.title, failure)
             self._reannounce_at = clock.now() + REANNOUNCE_PAUSE_S
             self._node.exchange.request_tick()
         except InvalidParam:
@@ -333,9 +308,9 @@ class Pool:
     def evict(self, reason: str) -> None:
         """Our rank was given to somebody else, or we cannot see the others any more: no copy may pretend otherwise."""
         self._evicted = True
-        self._space._shut(int(Code.NOT_CONNECTED), f"{self.title}: {reason}")
-        self._on_gone(self._rank, reason)
-        log.error("%s: %s", self.title, reason)
+        self._space._shut(int(Code.NOT_CONNECTED), f"{self.spec.title}: {reason}")
+        self._owner.rank_gone(self._rank, reason)
+        log.error("%s: %s", self.spec.title, reason)
 
     # ---- hearing from the others -----------------------------------------------------------------------------------
 
@@ -363,27 +338,14 @@ class Pool:
         with self._lock:
             if not self._participants.takes_part:
                 return NotHere(), ()
-            ours, fds = self._share()
-            duplicates = self._duplicates(fds)  # ours may be closed before the answer is sent
+            facts, fds = self._own.duplicates()
             try:
                 self._attach(theirs, enclosed)
             except BaseException:
-                for fd in duplicates:
+                for fd in fds:
                     os.close(fd)
                 raise
-            return Accept(ours), duplicates
-
-    def _duplicates(self, fds: Sequence[int]) -> list[int]:
-        """All or none. The neighbour that asked reads the sentence."""
-        duplicates: list[int] = []
-        try:
-            for fd in fds:
-                duplicates.append(duplicate(fd))
-        except OSError as error:
-            for fd in duplicates:
-                os.close(fd)
-            raise resource_failure(f"rank {self._rank} has no descriptor for its answer", error) from error
-        return duplicates
+            return Accept(self._share(facts)), fds
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread)."""
@@ -393,11 +355,11 @@ class Pool:
 
     def on_refused(self, refusals: Sequence[Refusal]) -> None:
         """What the store would not take back after it was away (store's event thread): whose was it?"""
-        ours = {self.name, self._key(self._rank)}
+        ours = {self.spec.name, self._key(self._rank)}
         reasons = [one.sentence for one in refusals if one.kind == "rank" or one.name in ours]
         if reasons:
             self.evict(f"this process was declared dead and lost its rank: {'; '.join(reasons)}")
-        self.on_refused_keys([one for one in refusals if one.kind == "key" and one.name not in ours])
+        self._owner.keys_refused([one for one in refusals if one.kind == "key" and one.name not in ours])
 
     def on_tick(self) -> bool:
         """Exchange thread; True while time decides something here."""
@@ -450,15 +412,16 @@ class Pool:
 
     def _attach(self, share: Share, fds: Sequence[int]) -> None:
         """Maps what is new of a neighbour's share."""
-        if (share.max_dram, share.max_hbm) != (self.layout.max_dram, self.layout.max_hbm):
+        layout = self.spec.layout
+        if (share.max_dram, share.max_hbm) != (layout.max_dram, layout.max_hbm):
             raise InvalidParam(
-                f"{self.title}: rank {share.rank} was created with max_dram_size {share.max_dram} and max_hbm_size "
-                f"{share.max_hbm}, rank {self._rank} with {self.layout.max_dram} and {self.layout.max_hbm}; "
+                f"{self.spec.title}: rank {share.rank} was created with max_dram_size {share.max_dram} and "
+                f"max_hbm_size {share.max_hbm}, rank {self._rank} with {layout.max_dram} and {layout.max_hbm}; "
                 "all ranks must pass the same"
             )
         if len(fds) < len(share.segments):
             raise InvalidParam(
-                f"{self.title}: rank {share.rank} shows {len(share.segments)} segments in {len(fds)} files"
+                f"{self.spec.title}: rank {share.rank} shows {len(share.segments)} segments in {len(fds)} files"
             )
         stamp = Stamp(share.instance, share.generation)
         effects = self._roster.attached(share.rank, stamp)
@@ -466,8 +429,8 @@ class Pool:
             return  # it has left meanwhile
         self._carry_out([effect for effect in effects if isinstance(effect, Left)])
         try:
-            self._on_enclosed_fds(share.rank, fds[len(share.segments) :])
-            refusal = self._no_route(share)
+            self._owner.take_enclosed(share.rank, fds[len(share.segments) :])
+            refusal = self._owner.obstacle(share)
             if refusal is not None:
                 self._space._revoke(share.rank, refusal)
             else:
@@ -490,29 +453,27 @@ class Pool:
             self._space._revoke(left.rank, left.reason)
         for left in gone:
             self._space._detach(left.rank)
-            log.info("%s: rank %d is gone: %s", self.title, left.rank, left.reason)
+            log.info("%s: rank %d is gone: %s", self.spec.title, left.rank, left.reason)
         if gone and not self._space._collect():
             self._node.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
         self._participants.note(effects)
         for left in gone:
-            self._on_gone(left.rank, farewell(left))
+            self._owner.rank_gone(left.rank, farewell(left))
         for effect in effects:
             if isinstance(effect, Joined):
-                self._on_back(effect.rank, self._roster.present[effect.rank])
+                self._owner.rank_back(effect.rank, self._roster.present[effect.rank])
             if isinstance(effect, Returned):
                 self._node.reannouncements.post(self.reannounce)
                 continue
-            self._node.notices.post(lambda effect=effect: self._on_effect(effect))  # type: ignore[misc]
+            self._node.notices.post(lambda effect=effect: self._owner.group_changed(effect))  # type: ignore[misc]
 
-    def _share(self) -> tuple[Share, list[int]]:
-        """What we show to a neighbour, and the descriptors that go with it; they stay ours."""
-        facts, fds = self._own.shown()
-        layout = self.layout
-        share = Share(
+    def _share(self, facts: tuple[SegmentFact, ...]) -> Share:
+        """What we show to a neighbour."""
+        layout = self.spec.layout
+        return Share(
             self._rank, *self._participants.own_stamp, os.getpid(), layout.max_dram, layout.max_hbm,
-            self._tag, self._op_type, facts,
+            self.spec.tag, self.spec.op_type, facts,
         )  # fmt: skip
-        return share, [*fds, *self._enclosed_fds]
 
     def _is_expected(self, neighbour: Neighbour) -> bool:
         """An asker's question: does the store still show the one whose answer is awaited?"""
@@ -525,7 +486,7 @@ class Pool:
             self._participants.check_wanted()
 
     def _key(self, rank: int) -> str:
-        return f"{self.name}/{rank}"
+        return f"{self.spec.name}/{rank}"
 
 
 def _is_about(share: Share, neighbour: Neighbour) -> bool:

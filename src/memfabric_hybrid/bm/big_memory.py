@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, api_boundary, arguments, callbacks, forks
-from memfabric_hybrid.address_space.layout import Layout, Tier, round_up
-from memfabric_hybrid.address_space.messages import Share
+from memfabric_hybrid import _native, api_boundary, arguments, forks
+from memfabric_hybrid.address_space.layout import Tier, round_up
 from memfabric_hybrid.address_space.node import Node
+from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement, Segment
-from memfabric_hybrid.bm.enums import BmGroupEvent, BmMemType
+from memfabric_hybrid.bm.enums import BmMemType
+from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
-from memfabric_hybrid.membership.roster import Effect, Joined
 from memfabric_hybrid.store import FAREWELL_S
-from memfabric_hybrid.transports.routes import Rules, obstacle_between
+from memfabric_hybrid.transports.routes import Rules
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
-
-    GroupEventHandler = Callable[[int, BmGroupEvent], Any]
 
 
 class BigMemory(_native.Space):
@@ -45,36 +44,25 @@ class BigMemory(_native.Space):
         node: Node,
         object_id: int,
         base: int,
-        layout: Layout,
+        spec: PoolSpec,
         own_segments: list[Segment],
         *,
         placement: Placement,
-        op_type: int,
-        tag: str,
         rules: Rules,
         operation_timeout_s: float,
     ) -> None:
-        title = f"bm object {object_id}"
-        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, node.member.rank, title)
+        layout = spec.layout
+        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, node.member.rank, spec.title)
         self._id = object_id
         self._layout = layout
         self._own_rank = node.member.rank
         self._placement = placement
-        self._op_type = op_type
-        self._tag = tag
-        self._rules = rules
         self._operation_timeout_s = operation_timeout_s
-        self._handler: GroupEventHandler | None = None
+        self._group_events = GroupEvents(spec, rules)
         self._registered: dict[int, int] = {}
         self._registered_lock = threading.Lock()
         try:
-            for segment in own_segments:
-                self._attach(self._own_rank, int(segment.tier), segment.fd, 0, segment.slot_offset, segment.size_bytes)
-            self._activate(self._own_rank)
-            self._pool = Pool(
-                node, f"bm/{object_id}", title, layout, self, own_segments,
-                tag=tag, op_type=op_type, no_route=self._no_route, on_effect=self._on_effect,
-            )  # fmt: skip
+            self._pool = Pool(node, spec, self, OwnMemory(spec, self, own_segments), self._group_events)
         except BaseException:
             self._close()
             raise
@@ -129,7 +117,7 @@ class BigMemory(_native.Space):
         """
         if handler is not None:
             arguments.function("handler", handler)
-        self._handler = handler
+        self._group_events.handler = handler
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
@@ -239,15 +227,6 @@ class BigMemory(_native.Space):
 
     def _deadline(self) -> Deadline:
         return Deadline(self._operation_timeout_s)
-
-    def _no_route(self, share: Share) -> str | None:
-        return obstacle_between(self._tag, share.tag, self._op_type & share.op_type or self._op_type, self._rules)
-
-    def _on_effect(self, effect: Effect) -> None:
-        handler = self._handler
-        if handler is not None:
-            event = BmGroupEvent.JOIN_EVENT if isinstance(effect, Joined) else BmGroupEvent.LEAVE_EVENT
-            callbacks.run(f"the group-event handler of bm object {self._id}", handler, effect.rank, event)
 
     def __enter__(self) -> BigMemory:
         return self

@@ -10,6 +10,7 @@ from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
 from memfabric_hybrid.address_space.node import Node
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
@@ -68,9 +69,9 @@ def _make(
     rules: routes.Rules,
 ) -> BigMemory:
     """Under the lock of creations. What cannot be finished leaves nothing behind."""
-    name = f"bm/{request.object_id}"
-    if any(pool.name == name for pool in node.pools()):
-        raise Duplicated(f"bm object {request.object_id} exists already in this process; destroy it first")
+    name, title = f"bm/{request.object_id}", f"bm object {request.object_id}"
+    if any(pool.spec.name == name for pool in node.pools()):
+        raise Duplicated(f"{title} exists already in this process; destroy it first")
     own_segments = _segments(request, local, placement)
     store = node.member.store
     try:
@@ -78,9 +79,8 @@ def _make(
         try:
             _native._pause_point("bm.create.holds_range")
             return BigMemory(
-                node, request.object_id, base, layout, own_segments,
-                placement=placement, op_type=request.op_type, tag=request.tag, rules=rules,
-                operation_timeout_s=current.config.operation_timeout,
+                node, request.object_id, base, PoolSpec(name, title, layout, request.tag, request.op_type),
+                own_segments, placement=placement, rules=rules, operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip
         except BaseException:
             with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself

@@ -8,16 +8,16 @@ barrier makes sure that nobody returns before all have mapped all.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 
 from memfabric_hybrid import _native, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, validated_layout
+from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import (
@@ -27,12 +27,12 @@ from memfabric_hybrid.errors import (
     NoResources,
     NotInit,
     failure_of,
-    resource_failure,
 )
-from memfabric_hybrid.file_descriptors import duplicate
 from memfabric_hybrid.shm import runtime
+from memfabric_hybrid.shm.control_pages import ControlPages
 from memfabric_hybrid.shm.create_monitor import CreateMonitor
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
+from memfabric_hybrid.shm.heap_events import HeapEvents
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.share_memory import Parts, ShareMemory
 from memfabric_hybrid.store import FAREWELL_S
@@ -88,53 +88,14 @@ def _validated_layout(request: CreateRequest, current: runtime.Runtime) -> Layou
     return validated_layout(request.rank_size, size, size)[0]
 
 
-class ControlPages:
-    """Our control page, and those that neighbours enclosed with their shares, until it is known which one counts."""
-
-    def __init__(self, rank: int, rank_size: int) -> None:
-        self.own = _native.create_control_page(rank_size)
-        self._lock = threading.Lock()  # shares come on other threads, also while we choose
-        self._fds: dict[int, int] | None = {rank: self.own}
-
-    def take(self, rank: int, fds: Sequence[int]) -> None:
-        """Whoever attaches a share. The newest page of a rank counts: it may have come back."""
-        with self._lock:
-            if self._fds is None or len(fds) != 1:
-                return
-            replaced = self._fds.get(rank)
-            try:
-                self._fds[rank] = duplicate(fds[0])
-            except OSError as error:
-                raise resource_failure(f"the control page of rank {rank} cannot be kept", error) from error
-            if replaced is not None:
-                os.close(replaced)
-
-    @contextmanager
-    def chosen(self, rank: int) -> Iterator[int]:
-        """The page of that rank; afterwards the others are closed. Ours stays: neighbours may be shown it again."""
-        with self._lock:
-            page = duplicate((self._fds or {})[rank])
-        try:
-            yield page
-        finally:
-            os.close(page)
-            self.close_others()
-
-    def close_others(self) -> None:
-        with self._lock:
-            fds, self._fds = self._fds or {}, None
-        for fd in fds.values():
-            if fd != self.own:
-                os.close(fd)
-
-
 def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) -> ShareMemory:
     deadline = Deadline(current.config.create_timeout)
     pages = ControlPages(request.rank, request.rank_size)
     failed_ranks = FailedRanks()
+    events = HeapEvents(pages, failed_ranks)
     with ExitStack() as undo:
         undo.callback(os.close, pages.own)
-        pool, space = _open_pool(request, layout, current, pages, failed_ranks, deadline)
+        pool, space = _open_pool(request, layout, current, pages, events, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
             with CreateMonitor(
@@ -147,8 +108,8 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
             inter_host = None
             if len(hosts) > 1:
                 store = current.node.member.store
-                inter_host = InterHostExchange(store, pool.name, lives, hosts, own_host, failed_ranks.check)
-            parts = Parts(current, request.object_id, pool, space, pages.own, members, inter_host, failed_ranks)
+                inter_host = InterHostExchange(store, pool.spec.name, lives, hosts, own_host, failed_ranks.check)
+            parts = Parts(current, request.object_id, pool, space, pages.own, members, inter_host, failed_ranks, events)
             with pages.chosen(members[0]) as page:
                 made = ShareMemory(parts, page, deadline)
         finally:
@@ -170,11 +131,12 @@ def _open_pool(
     layout: Layout,
     current: runtime.Runtime,
     pages: ControlPages,
-    failed_ranks: FailedRanks,
+    events: HeapEvents,
     deadline: Deadline,
 ) -> tuple[Pool, _native.Space]:
     """Our memory in its place, not joined yet."""
     name, title, store = f"shm/{request.object_id}", f"shm object {request.object_id}", current.node.member.store
+    spec = PoolSpec(name, title, layout, op_type=request.op_type)
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
         base = store.hold_range(name, layout.total_bytes, deadline=deadline)
@@ -182,13 +144,8 @@ def _open_pool(
             _native._pause_point("shm.create.holds_range")
             space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title)
             try:
-                space._attach(request.rank, int(Tier.DRAM), segment.fd, 0, 0, segment.size_bytes)
-                space._activate(request.rank)
-                pool = Pool(
-                    current.node, name, title, layout, space, [segment], op_type=request.op_type,
-                    enclosed_fds=(pages.own,), on_enclosed_fds=pages.take, on_gone=failed_ranks.add,
-                    on_back=failed_ranks.take_back,
-                )  # fmt: skip
+                own = OwnMemory(spec, space, [segment], enclosed_fds=(pages.own,))
+                pool = Pool(current.node, spec, space, own, events)
             except BaseException:
                 space._close()
                 raise

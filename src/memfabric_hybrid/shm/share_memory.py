@@ -23,6 +23,7 @@ from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, Not
 from memfabric_hybrid.shm.atomic_values import AtomicValues
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.global_exit import ExitHandler, GlobalExit
+from memfabric_hybrid.shm.heap_events import HeapEvents
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
 from memfabric_hybrid.store import FAREWELL_S
@@ -49,6 +50,7 @@ class Parts(msgspec.Struct, frozen=True):
     members: list[int]  # the ranks of this host
     inter_host: InterHostExchange | None  # None: there is one host only
     failed_ranks: FailedRanks
+    events: HeapEvents
 
 
 class ShareMemory(_native.HostGroup):
@@ -61,7 +63,7 @@ class ShareMemory(_native.HostGroup):
     """
 
     def __init__(self, parts: Parts, page_fd: int, deadline: Deadline) -> None:
-        layout, node = parts.pool.layout, parts.runtime.node
+        layout, node = parts.pool.spec.layout, parts.runtime.node
         self._parts = parts
         self._id = parts.object_id
         self._rank = node.member.rank
@@ -72,9 +74,9 @@ class ShareMemory(_native.HostGroup):
         self._destroyed = False
         self._kept_mapped: list[object] = []
         self._ending = threading.Lock()  # taken by who ends it, and never given back
-        name = parts.pool.name
+        name = parts.pool.spec.name
         self._values = AtomicValues(node.member.store, parts.pool.wait_for_store, name, self._rank)
-        parts.pool.on_refused_keys = self._values.refused
+        parts.events.values = self._values
         self._global_exit = GlobalExit(node, name, self._operation_timeout_s, deadline)
         try:
             inter_host = parts.inter_host

@@ -1,0 +1,33 @@
+"""What a BigMemory and its pool have to say to each other: whom it may reach, and the program's group-event handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memfabric_hybrid import callbacks
+from memfabric_hybrid.address_space.messages import Share
+from memfabric_hybrid.address_space.pool_owner import PoolOwner
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
+from memfabric_hybrid.bm.enums import BmGroupEvent
+from memfabric_hybrid.membership.roster import Joined, Left
+from memfabric_hybrid.transports.routes import Rules, obstacle_between
+
+GroupEventHandler = Callable[[int, BmGroupEvent], Any]
+
+
+class GroupEvents(PoolOwner):
+    def __init__(self, spec: PoolSpec, rules: Rules) -> None:
+        self.handler: GroupEventHandler | None = None
+        self._spec = spec
+        self._rules = rules
+
+    def obstacle(self, share: Share) -> str | None:
+        own = self._spec
+        return obstacle_between(own.tag, share.tag, own.op_type & share.op_type or own.op_type, self._rules)
+
+    def group_changed(self, change: Joined | Left) -> None:
+        handler = self.handler
+        if handler is not None:
+            event = BmGroupEvent.JOIN_EVENT if isinstance(change, Joined) else BmGroupEvent.LEAVE_EVENT
+            callbacks.run(f"the group-event handler of {self._spec.title}", handler, change.rank, event)
