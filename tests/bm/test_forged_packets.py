@@ -65,7 +65,7 @@ def say(stranger: socket.socket, request: Request, *fds: int) -> Answer:
 
 def instance_of(rank: int) -> int:
     [pool] = runtime.current_node().pools()
-    return pool.stamps()[rank].instance
+    return pool.group.stamps()[rank].instance
 
 
 def share_of(rank: int, instance: int, generation: int = 1) -> Share:
@@ -125,7 +125,7 @@ def test_ranks_that_cannot_be(member: BigMemory, rank: int) -> None:
 def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str) -> None:
     """A true member, whose file nothing keeps from being truncated: later loads would be the others' crash."""
     life = instance_of(1)
-    secret = runtime.current_node().pools()[0]._participants.facts[1].secret
+    secret = runtime.current_node().pools()[0].group._participants.facts[1].secret
     unsealed = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(unsealed, 2 * MIB)
@@ -140,9 +140,9 @@ def test_memory_that_can_be_cut_is_not_mapped(member: BigMemory, store_url: str)
 def test_true_member_is_believed(member: BigMemory) -> None:
     """The control of all tests above: the same words with the right secret do what they say."""
     [pool] = runtime.current_node().pools()
-    secret = pool._participants.facts[1].secret
+    secret = pool.group._participants.facts[1].secret
     with connected() as neighbour:
-        assert say(neighbour, Withdraw("bm/0", 1, *pool.stamps()[1], "", secret)) == Done()
+        assert say(neighbour, Withdraw("bm/0", 1, *pool.group.stamps()[1], "", secret)) == Done()
     byte = ctypes.create_string_buffer(1)
     place = member.peer_rank_ptr(1, BmMemType.HOST)
     assert member.copy_data(ctypes.addressof(byte), place, 1, BmCopyType.H2G) == -2014

@@ -8,8 +8,8 @@ import resource
 import pytest
 
 from memfabric_hybrid import bm
+from memfabric_hybrid.address_space.join_fact import JoinFact
 from memfabric_hybrid.address_space.messages import Accept, NotHere, Offer, Share
-from memfabric_hybrid.address_space.participants import JoinFact
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.errors import NoResources
@@ -26,7 +26,7 @@ SHARE = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
 def asked(pool: bm.BigMemory) -> Pool:
     """The pool of this process, to which the store shows rank 1."""
     [asked] = runtime.current_node().pools()
-    asked._participants.facts[1] = JoinFact(4711, 1, "this host", os.getpid(), 0, 0, "nowhere", SECRET)
+    asked.group._participants.facts[1] = JoinFact(4711, 1, "this host", os.getpid(), 0, 0, "nowhere", SECRET)
     return asked
 
 
@@ -52,7 +52,7 @@ def test_answer_without_enough_descriptors_keeps_none(asked: Pool) -> None:
     try:
         with pytest.raises(NoResources, match="Too many open files"):
             asked.handle(Offer(asked.spec.name, SHARE, SECRET), ())
-        assert asked.view()[1] == [0], "who gets no answer has not come"
+        assert asked.group.view()[1] == [0], "who gets no answer has not come"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     answer, fds = asked.handle(Offer(asked.spec.name, SHARE, SECRET), ()) or (None, ())

@@ -24,8 +24,8 @@ def test_departure_while_the_group_is_told_of_earlier_ones(
         creating = Beside(lambda: heap_worker.try_to_create(2))
         point.wait_until_reached()
         pool = runtime.current().node.pools()[0]
-        pool.on_lost(pool.stamps()[1].instance)  # the exchange's words for a broken link
-        assert 1 in pool.gone()
+        pool.on_lost(pool.group.stamps()[1].instance)  # the exchange's words for a broken link
+        assert 1 in pool.group.gone()
         point.release()
         assert "rank 1 is gone" in creating.result()[1]
         other.result()

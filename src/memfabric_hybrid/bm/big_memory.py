@@ -241,7 +241,7 @@ class BigMemory(_native.Space):
             return f"<BigMemory {self._id}: of the parent process>"
         if self._pool.destroyed:
             return f"<BigMemory {self._id}: destroyed>"
-        epoch, ranks = self._pool.view()
+        epoch, ranks = self._pool.group.view()
         state = f"joined, view {epoch} with ranks {ranks}" if self._pool.joined else "not joined"
         sizes = ", ".join(
             f"{tier.name} {self._allocated(self._own_rank, int(tier))} of {self._layout.max_bytes(tier)} bytes"

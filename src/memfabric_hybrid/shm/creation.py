@@ -99,11 +99,11 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
             with CreateMonitor(
-                current.node.member.store, request.rank_size, lambda rank: pool.miss(rank, GONE), deadline
+                current.node.member.store, request.rank_size, lambda rank: pool.group.miss(rank, GONE), deadline
             ):
                 pool.join(deadline)
-                pool.wait_for_all(deadline)
-            hosts, lives = pool.hosts(), pool.stamps()
+                pool.group.wait_for_all(deadline)
+            hosts, lives = pool.group.hosts(), pool.group.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if request.rank in ranks)
             inter_host = None
             if len(hosts) > 1:
@@ -116,7 +116,7 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
             pages.close_others()
         undo.pop_all()
         undo.push(lambda kind, error, trace: made._end(str(error), Deadline(FAREWELL_S)))
-        failed_ranks.tell(made, lives, pool.gone)
+        failed_ranks.tell(made, lives, pool.group.gone)
         code = made.barrier()
         if code != 0:
             raise failure_of(code, _native.last_error())

@@ -75,7 +75,7 @@ class ShareMemory(_native.HostGroup):
         self._kept_mapped: list[object] = []
         self._ending = threading.Lock()  # taken by who ends it, and never given back
         name = parts.pool.spec.name
-        self._values = AtomicValues(node.member.store, parts.pool.wait_for_store, name, self._rank)
+        self._values = AtomicValues(node.member.store, parts.pool.group.wait_for_store, name, self._rank)
         parts.events.values = self._values
         self._global_exit = GlobalExit(node, name, self._operation_timeout_s, deadline)
         try:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from memfabric_hybrid.address_space.exchange import Neighbour, packets
+from memfabric_hybrid.address_space.exchange import packets
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, NotHere, Offer, Refuse, encode
+from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.errors import Code, NoResources
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, ScriptedNeighbour, beside, memory_file, share
 

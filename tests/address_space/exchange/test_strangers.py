@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.address_space.exchange import Neighbour
 from memfabric_hybrid.address_space.exchange.packets import MAX_FDS
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
+from memfabric_hybrid.address_space.neighbour import Neighbour
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, connect_to, memory_file, share
 
 pytestmark = pytest.mark.plain_user

@@ -7,6 +7,6 @@ neighbours ───────── Acceptor ─ Answerer ┴ Exchange: one t
 
 from memfabric_hybrid.address_space.exchange.asker import Reply
 from memfabric_hybrid.address_space.exchange.exchange import Exchange
-from memfabric_hybrid.address_space.exchange.neighbour import Neighbour
+from memfabric_hybrid.address_space.neighbour import Neighbour
 
 __all__ = ["Exchange", "Neighbour", "Reply"]

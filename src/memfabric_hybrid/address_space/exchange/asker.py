@@ -19,8 +19,8 @@ import msgspec
 from memfabric_hybrid import logs, signal_handlers
 from memfabric_hybrid.address_space.exchange import descriptor_shortage, packets
 from memfabric_hybrid.address_space.exchange.links import Link, Links
-from memfabric_hybrid.address_space.exchange.neighbour import Neighbour
 from memfabric_hybrid.address_space.messages import MAX_PACKET, Answer, Nonsense, Request, decode_answer, encode
+from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import resource_failure
 

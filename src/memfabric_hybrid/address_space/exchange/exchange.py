@@ -22,9 +22,9 @@ from memfabric_hybrid.address_space.exchange.acceptor import Acceptor
 from memfabric_hybrid.address_space.exchange.answerer import Answerer, Handler
 from memfabric_hybrid.address_space.exchange.asker import PATIENCE_S, Asker, Reply
 from memfabric_hybrid.address_space.exchange.links import Links
-from memfabric_hybrid.address_space.exchange.neighbour import Neighbour
 from memfabric_hybrid.address_space.exchange.spare_descriptor import SpareDescriptor
 from memfabric_hybrid.address_space.messages import Request
+from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.service_thread import ServiceThread
 

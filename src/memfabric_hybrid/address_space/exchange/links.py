@@ -18,7 +18,7 @@ from contextlib import suppress
 import msgspec
 
 from memfabric_hybrid import logs, signal_handlers
-from memfabric_hybrid.address_space.exchange.neighbour import Neighbour
+from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import resource_failure
 from memfabric_hybrid.file_descriptors import open_socket

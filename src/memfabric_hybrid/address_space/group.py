@@ -1,0 +1,258 @@
+"""The ranks that take part in one object: what is heard of them is decided and carried out here, in one step.
+
+Threads: any; nothing here blocks, except `wait_for_all` and `wait_for_store`, which let go of the lock meanwhile, and
+`admit` before it takes the lock. `_lock` guards what is known and makes decision and effect one: what was decided last
+is what the space shows. It is held for moments only, also on the exchange's and the store's threads; inside of it the
+queues and the exchange may be locked, the owner is told, and nobody is waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from memfabric_hybrid import clock
+from memfabric_hybrid.address_space import join_fact
+from memfabric_hybrid.address_space.messages import Request, Share
+from memfabric_hybrid.address_space.neighbour import Neighbour
+from memfabric_hybrid.address_space.node import Node
+from memfabric_hybrid.address_space.participants import Participants, farewell
+from memfabric_hybrid.address_space.peer_memory import PeerMemory
+from memfabric_hybrid.address_space.pool_owner import PoolOwner
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
+from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
+from memfabric_hybrid.store import WatchUpdate
+
+ON_ANOTHER_HOST = "it is on another host, and this version has no network route"
+
+
+class Group:
+    """`reannounce` has our memory offered again, soon and elsewhere."""
+
+    def __init__(
+        self,
+        node: Node,
+        participants: Participants,
+        memory: PeerMemory,
+        owner: PoolOwner,
+        reannounce: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._participants = participants
+        self._memory = memory
+        self._owner = owner
+        self._reannounce = reannounce
+        self._called_off: FabricError | None = None  # what a call that waits for others has to raise instead
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # somebody came or went, or nobody is waited for any more
+
+    # ---- who takes part --------------------------------------------------------------------------------------------
+
+    def view(self) -> tuple[int, list[int]]:
+        """(epoch, present ranks): the numbered view of who takes part."""
+        with self._lock:
+            return self._participants.view()
+
+    def stamps(self) -> dict[int, Stamp]:
+        """Everybody who takes part, in order of rank, each with the number of its participation."""
+        with self._lock:
+            return self._participants.stamps()
+
+    def hosts(self) -> list[list[int]]:
+        """The ranks that take part, host by host; each host's in order, the hosts in order of their lowest rank."""
+        with self._lock:
+            return self._participants.hosts()
+
+    def gone(self) -> dict[int, str]:
+        """Who was here and is not any more, and why."""
+        with self._lock:
+            return dict(self._participants.gone)
+
+    def own_stamp(self) -> Stamp:
+        with self._lock:
+            return self._participants.own_stamp
+
+    def neighbours(self) -> list[Neighbour]:
+        """The others of this host, as far as the store shows them."""
+        with self._lock:
+            return self._participants.neighbours()
+
+    @property
+    def takes_part(self) -> bool:
+        """Ourselves."""
+        return self._participants.takes_part
+
+    # ---- waiting for others ----------------------------------------------------------------------------------------
+
+    def wait_for_all(self, deadline: Deadline) -> None:
+        """Returns when every rank takes part and the memory of this host is mapped.
+
+        TimedOut names who did not come; NotConnected, at once, who came and is gone again.
+        """
+        known = self._participants
+        with self._changed:
+            self._check_wanted()
+            while missing := known.missing():
+                for reason in known.gone.values():
+                    raise NotConnected(reason)
+                if deadline.expired:
+                    raise TimedOut(
+                        f"{len(missing)} of {known.capacity} ranks did not come within {deadline.timeout_s:g} s: "
+                        f"{', '.join(map(str, missing))}"
+                    )
+                self._changed.wait(deadline.remaining_s())
+                self._check_wanted()
+
+    def wait_for_store(self, deadline: Deadline) -> str:
+        """The life of the store (its incarnation) in which everybody who takes part is registered.
+
+        What such a store calls free is free: whoever holds it would have said so in the same message as its rank.
+        TimedOut names who is not registered.
+        """
+        roster = self._participants.roster
+        with self._changed:
+            while (incarnation := roster.shown_by) is None:
+                if deadline.expired:
+                    raise TimedOut(
+                        f"the store was restarted, and ranks {roster.unheard} have not registered there again within "
+                        f"{deadline.timeout_s:g} s"
+                    )
+                self._changed.wait(deadline.remaining_s())
+            return incarnation
+
+    def miss(self, rank: int, reason: str) -> None:
+        """Whoever waits for that rank waits in vain, says somebody else than our neighbours."""
+        with self._changed:
+            self._participants.missed(rank, reason)
+            self._changed.notify_all()
+
+    def call_off(self, failure: FabricError) -> None:
+        """Calls of ours that wait for others end now, with that failure."""
+        with self._changed:
+            self._called_off = failure
+            self._changed.notify_all()
+
+    def resume(self) -> None:
+        """Calls may wait again."""
+        with self._lock:
+            self._called_off = None
+
+    def check_wanted(self) -> None:
+        """Raises what the call was called off with."""
+        with self._lock:
+            self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if self._called_off is not None:
+            raise self._called_off
+
+    def expects(self, neighbour: Neighbour, *, even_if_called_off: bool = False) -> bool:
+        """An asker's question: is an answer wanted, and does the store still show the one who owes it?"""
+        with self._lock:
+            called_off = self._called_off is not None and not even_if_called_off
+            return not called_off and self._participants.shows(neighbour)
+
+    # ---- ourselves -------------------------------------------------------------------------------------------------
+
+    def begin(self, generation: int) -> Stamp:
+        """We take part: neighbours that offer their memory are admitted."""
+        with self._lock:
+            return self._participants.begin(generation)
+
+    def stop(self) -> None:
+        """Nobody is admitted any more; who is there stays until `clear`."""
+        with self._lock:
+            self._participants.takes_part = False
+
+    def clear(self) -> None:
+        """We do not take part any more: everybody is gone for us, and nobody is missed."""
+        with self._lock:
+            self._carry_out(self._participants.clear())
+
+    # ---- what is heard of others -----------------------------------------------------------------------------------
+
+    def show(self, update: WatchUpdate) -> None:
+        """What the store shows."""
+        facts = join_fact.decode(update)
+        with self._changed:
+            if update.snapshot:
+                shown = {rank: fact for rank, fact in facts.items() if fact is not None}
+                self._carry_out(self._participants.all_shown(shown, update.incarnation, clock.now()))
+                if self._participants.roster.waits_for_time:
+                    self._node.exchange.request_tick()
+            else:
+                self._carry_out(self._participants.shown(facts))
+            for rank in self._participants.distant():
+                self._memory.revoke(rank, ON_ANOTHER_HOST)
+            self._changed.notify_all()
+
+    def is_proved(self, request: Request) -> bool | None:
+        """Whether its sender is who it says; None while the store has not shown it."""
+        with self._lock:
+            return self._participants.is_proved(request.rank, request.instance, request.secret)
+
+    def admit(self, share: Share, fds: Sequence[int], if_still: Callable[[], bool]) -> Stamp | None:
+        """A neighbour shows its memory, which is mapped, as far as it is new. Our own stamp at that moment.
+
+        None, and nothing has happened, when that is not wanted any more, as `if_still` says under the lock.
+        """
+        self._memory.drain(share.rank)  # its predecessor's memory; no lock is held while copies leave it
+        with self._lock:
+            if not if_still():
+                return None
+            self._memory.check(share, fds)
+            effects = self._participants.attached(share.rank, Stamp(share.instance, share.generation))
+            if effects is not None:
+                self._attach(share, fds, effects)
+            return self._participants.own_stamp
+
+    def _attach(self, share: Share, fds: Sequence[int], effects: Sequence[Effect]) -> None:
+        """Its predecessor goes first; it has come when its memory is mapped."""
+        self._carry_out([effect for effect in effects if isinstance(effect, Left)])
+        try:
+            self._owner.take_enclosed(share.rank, fds[len(share.segments) :])
+            obstacle = self._owner.obstacle(share)
+            if obstacle is not None:
+                self._memory.revoke(share.rank, obstacle)
+            else:
+                self._memory.map(share, fds[: len(share.segments)])
+        except FabricError as failure:
+            reason = f"its memory cannot be mapped here: {failure}"
+            self._carry_out(self._participants.lost(share.instance, reason))
+            raise
+        self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
+
+    def withdrawn(self, rank: int, stamp: Stamp, reason: str) -> None:
+        """A neighbour said that it leaves."""
+        with self._lock:
+            self._carry_out(self._participants.withdrawn(rank, stamp, reason))
+
+    def lost(self, instance: int) -> None:
+        """A neighbour's process is gone."""
+        with self._lock:
+            self._carry_out(self._participants.lost(instance, "its process died"))
+            self._participants.forget_process(instance)
+
+    def tick(self) -> bool:
+        """Time passes; True while it decides something here."""
+        with self._lock:
+            self._carry_out(self._participants.tick(clock.now()))
+            return not self._memory.collect() or self._participants.roster.waits_for_time
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        """Under the lock."""
+        gone = [effect for effect in effects if isinstance(effect, Left)]
+        if gone and not self._memory.let_go(gone):
+            self._node.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
+        if effects:
+            self._changed.notify_all()
+        for left in gone:
+            self._owner.rank_gone(left.rank, farewell(left))
+        for effect in effects:
+            if isinstance(effect, Returned):
+                self._reannounce()
+                continue
+            if isinstance(effect, Joined):
+                self._owner.rank_back(effect.rank, self._participants.roster.present[effect.rank])
+            self._node.notices.post(lambda effect=effect: self._owner.group_changed(effect))  # type: ignore[misc]

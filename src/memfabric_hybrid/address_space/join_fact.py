@@ -1,0 +1,46 @@
+"""What a rank publishes in the store about its part in an object; its neighbours get the rest through the exchange."""
+
+from __future__ import annotations
+
+import msgspec
+
+from memfabric_hybrid import logs
+from memfabric_hybrid.membership.roster import Stamp
+from memfabric_hybrid.store import WatchUpdate
+
+log = logs.get(__name__)
+
+
+class JoinFact(msgspec.Struct, frozen=True, array_like=True):
+    instance: int
+    generation: int
+    host: str
+    pid: int
+    dram_bytes: int
+    hbm_bytes: int
+    exchange_name: str  # where its exchange listens: a name that nobody can guess
+    secret: bytes  # whoever knows it is that process
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.instance, self.generation)
+
+
+def key(object_name: str, rank: int) -> str:
+    return f"{object_name}/{rank}"
+
+
+def encode(fact: JoinFact) -> bytes:
+    return msgspec.msgpack.encode(fact)
+
+
+def decode(update: WatchUpdate) -> dict[int, JoinFact | None]:
+    """What the store shows, by rank; what is no fact of a rank is left out."""
+    facts: dict[int, JoinFact | None] = {}
+    for name, value in update.entries.items():
+        rank = name.rpartition("/")[2]
+        try:
+            facts[int(rank)] = None if value is None else msgspec.msgpack.decode(value, type=JoinFact)
+        except (ValueError, msgspec.DecodeError) as error:
+            log.warning("the store shows %r, which no rank has written: %s", name, error)
+    return facts

@@ -1,0 +1,66 @@
+"""The other ranks' memory in our range: mapped while they take part, revoked at once and unmapped soon when they go.
+
+Threads: any, but what happens to one rank must happen in the order in which it was decided: the group calls everything
+here, except `drain`, under its lock. The native space has its own way of keeping copies and unmapping apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memfabric_hybrid import _native, logs
+from memfabric_hybrid.address_space.messages import Share
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
+from memfabric_hybrid.errors import InvalidParam
+from memfabric_hybrid.membership.roster import Left
+
+log = logs.get(__name__)
+
+
+class PeerMemory:
+    def __init__(self, spec: PoolSpec, space: _native.Space) -> None:
+        self._spec = spec
+        self._space = space
+
+    def check(self, share: Share, fds: Sequence[int]) -> None:
+        """InvalidParam when the share does not fit to our layout, or its descriptors not to it."""
+        layout = self._spec.layout
+        if (share.max_dram, share.max_hbm) != (layout.max_dram, layout.max_hbm):
+            raise InvalidParam(
+                f"{self._spec.title}: rank {share.rank} was created with max_dram_size {share.max_dram} and "
+                f"max_hbm_size {share.max_hbm}, rank {self._space.local_rank} with {layout.max_dram} and "
+                f"{layout.max_hbm}; all ranks must pass the same"
+            )
+        if len(fds) < len(share.segments):
+            raise InvalidParam(
+                f"{self._spec.title}: rank {share.rank} shows {len(share.segments)} segments in {len(fds)} files"
+            )
+
+    def map(self, share: Share, fds: Sequence[int]) -> None:
+        """Maps what is new of it, and lets copies there."""
+        for fact, fd in zip(share.segments, fds, strict=True):
+            if fact.slot_offset >= self._space._allocated(share.rank, fact.tier):
+                place = (fact.slot_offset, fact.size_bytes)
+                self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=not fact.adopted)
+        self._space._activate(share.rank)
+
+    def revoke(self, rank: int, reason: str) -> None:
+        """No copy there from now on; what is mapped stays."""
+        self._space._revoke(rank, reason)
+
+    def let_go(self, gone: Sequence[Left]) -> bool:
+        """Revokes and unmaps; False while running copies keep something, see `collect`."""
+        for left in gone:  # first nobody can start a copy, then the memory goes
+            self._space._revoke(left.rank, left.reason)
+        for left in gone:
+            self._space._detach(left.rank)
+            log.info("%s: rank %d is gone: %s", self._spec.title, left.rank, left.reason)
+        return self._space._collect()
+
+    def collect(self) -> bool:
+        """Unmaps what running copies have let go of; True when nothing is left."""
+        return self._space._collect()
+
+    def drain(self, rank: int) -> None:
+        """Waits until no copy is in the memory of that rank's predecessor: under no lock."""
+        self._space._drain(rank)

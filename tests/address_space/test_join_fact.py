@@ -1,0 +1,31 @@
+"""What ranks publish, as the store shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from memfabric_hybrid.address_space import join_fact
+from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.membership.roster import Stamp
+from memfabric_hybrid.store import WatchUpdate
+
+FACT = JoinFact(11, 2, "host", 4711, 1 << 21, 0, "exchange", b"secret")
+
+
+def update(**entries: bytes | None) -> WatchUpdate:
+    return WatchUpdate(False, "life", 1, {f"bm/7/{name}": value for name, value in entries.items()})
+
+
+def test_facts_survive_the_store() -> None:
+    assert join_fact.decode(update(**{"3": join_fact.encode(FACT), "4": None})) == {3: FACT, 4: None}
+    assert FACT.stamp == Stamp(11, 2)
+
+
+def test_a_fact_is_published_under_its_rank() -> None:
+    assert join_fact.key("bm/7", 3) == "bm/7/3"
+
+
+@pytest.mark.parametrize(("name", "value"), [("x", join_fact.encode(FACT)), ("3", b"\xc1"), ("3", b"")])
+def test_what_no_rank_has_written_is_left_out(name: str, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert join_fact.decode(update(**{name: value, "4": None})) == {4: None}
+    assert f"bm/7/{name}" in capsys.readouterr().err

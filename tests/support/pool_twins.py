@@ -1,0 +1,262 @@
+"""Twins for pools in one process: a space that only keeps books, neighbours without sockets, queues that wait.
+
+A `TwinHost` has nodes; a node has pools, made by `pool()`. Everything a pool says to its neighbours is heard on the
+thread that says it; what it posts to other threads runs when the test says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.exchange import Reply
+from memfabric_hybrid.address_space.layout import MIB, Layout, Tier
+from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
+from memfabric_hybrid.address_space.neighbour import Neighbour
+from memfabric_hybrid.address_space.own_memory import OwnMemory
+from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.address_space.pool_owner import PoolOwner
+from memfabric_hybrid.address_space.pool_spec import PoolSpec
+from memfabric_hybrid.address_space.segments import Placement
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.membership.roster import Joined, Left, Stamp
+from memfabric_hybrid.store import InProcessServer, InProcessStore, Refusal
+
+CAPACITY = 4
+SPEC = PoolSpec("bm/7", "bm object 7", Layout(CAPACITY, 4 * MIB, 0))
+
+
+class TwinSpace:
+    """The native space without memory. `done` has what was done to it, in order."""
+
+    def __init__(self, local_rank: int) -> None:
+        self.local_rank = local_rank
+        self.done: list[tuple[Any, ...]] = []
+        self.live: set[int] = set()
+        self.mapped: dict[tuple[int, int], int] = {}  # bytes, by rank and tier
+        self.is_open = False
+        self.is_busy = False  # running copies keep what is detached
+        self.refusal: Exception | None = None  # what the next mapping raises
+
+    def _allocated(self, rank: int, tier: int) -> int:
+        return self.mapped.get((rank, tier), 0)
+
+    def _attach(
+        self, rank: int, tier: int, fd: int, fd_offset: int, slot_offset: int, size: int, sealed: bool = False
+    ) -> None:
+        if self.refusal is not None:
+            refusal, self.refusal = self.refusal, None
+            raise refusal
+        self.mapped[rank, tier] = slot_offset + size
+        self.done.append(("attach", rank, slot_offset, sealed))
+
+    def _activate(self, rank: int) -> None:
+        self.live.add(rank)
+        self.done.append(("activate", rank))
+
+    def _revoke(self, rank: int, reason: str) -> None:
+        self.live.discard(rank)
+        self.done.append(("revoke", rank, reason))
+
+    def _detach(self, rank: int) -> None:
+        for tier in Tier:
+            self.mapped.pop((rank, int(tier)), None)
+        self.done.append(("detach", rank))
+
+    def _collect(self) -> bool:
+        return not self.is_busy
+
+    def _drain(self, rank: int) -> None:
+        self.done.append(("drain", rank))
+
+    def _open(self) -> None:
+        self.is_open = True
+
+    def _shut(self, code: int, sentence: str) -> None:
+        self.is_open = False
+        self.done.append(("shut", code, sentence))
+
+    def _close(self) -> None:
+        self.is_open = False
+        self.done.append(("close",))
+
+
+class TwinQueue:
+    """Calls wait until the test runs them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], object]] = []
+
+    def post(self, call: Callable[[], object]) -> None:
+        self.calls.append(call)
+
+    def run(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+class TwinExchange:
+    """Reaches the other nodes of its host, by instance."""
+
+    def __init__(self, nodes: dict[int, TwinNode]) -> None:
+        self._nodes = nodes
+        self.links: set[int] = set()
+        self.ticks = 0
+        self.awaits_news = False
+        self.asked: list[tuple[Request, list[int]]] = []  # and of which ranks
+        self.while_asking: Callable[[], object] = lambda: None
+        self.failure: FabricError | None = None  # what the next `ask` raises
+
+    def ask(
+        self,
+        neighbours: Sequence[Neighbour],
+        request: Request,
+        fds: Sequence[int],
+        deadline: Deadline,
+        expected: Callable[[Neighbour], bool],
+    ) -> Mapping[Neighbour, Reply | None]:
+        self.asked.append((request, sorted(neighbour.rank for neighbour in neighbours)))
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        replies = {one: self._ask_one(one, request, fds, deadline, expected) for one in neighbours}
+        self.while_asking()
+        return replies
+
+    def _ask_one(
+        self,
+        neighbour: Neighbour,
+        request: Request,
+        fds: Sequence[int],
+        deadline: Deadline,
+        expected: Callable[[Neighbour], bool],
+    ) -> Reply | None:
+        other = self._nodes.get(neighbour.instance)
+        if other is None:
+            return None
+        self.links.add(neighbour.instance)
+        while not deadline.expired and expected(neighbour):
+            decided = None if other.is_silent else other.handle(request, fds)
+            if decided is not None:
+                if not isinstance(decided[0], (NotHere, Refuse)):
+                    other.exchange.links.add(request.instance)
+                return Reply(decided[0], tuple(decided[1]))
+            time.sleep(0.002)
+        return None
+
+    def is_linked(self, instance: int) -> bool:
+        return instance in self.links
+
+    has_met = is_linked
+
+    def request_tick(self) -> None:
+        self.ticks += 1
+
+
+class TwinNode:
+    """One process."""
+
+    def __init__(
+        self, nodes: dict[int, TwinNode], server: InProcessServer, rank: int, host: str, instance: int
+    ) -> None:
+        self.member: Any = SimpleNamespace(
+            rank=rank,
+            instance=instance,
+            host=host,
+            secret=b"secret of %d" % instance,
+            exchange_name=f"exchange of {instance}",
+            store=InProcessStore(server),
+        )
+        self.exchange = TwinExchange(nodes)
+        self.notices = TwinQueue()
+        self.reannouncements = TwinQueue()
+        self.is_silent = False  # answers nobody
+        self.pools: list[Pool] = []
+        self.failure: FabricError | None = None
+
+    def add(self, pool: Pool) -> None:
+        self.pools.append(pool)
+
+    def remove(self, pool: Pool) -> None:
+        self.pools.remove(pool)
+
+    def check_serving(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+        try:
+            for pool in self.pools:
+                return pool.handle(request, fds)
+        except FabricError as failure:
+            return Refuse(int(failure.code), str(failure)), ()
+        return NotHere(), ()
+
+
+class TwinOwner(PoolOwner):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.changes: list[Joined | Left] = []
+        self.no_route: str | None = None
+
+    def obstacle(self, share: Any) -> str | None:
+        return self.no_route
+
+    def take_enclosed(self, rank: int, fds: Sequence[int]) -> None:
+        self.told.append(("enclosed", rank, len(fds)))
+
+    def rank_gone(self, rank: int, reason: str) -> None:
+        self.told.append(("gone", rank, reason))
+
+    def rank_back(self, rank: int, stamp: Stamp) -> None:
+        self.told.append(("back", rank, stamp))
+
+    def keys_refused(self, refusals: Sequence[Refusal]) -> None:
+        self.told.append(("refused", [one.name for one in refusals]))
+
+    def group_changed(self, change: Joined | Left) -> None:
+        self.changes.append(change)
+
+
+class TwinHost:
+    """Nodes that reach each other, and their store; `close()` ends what is left."""
+
+    def __init__(self) -> None:
+        self.server = InProcessServer()
+        self.nodes: dict[int, TwinNode] = {}  # by instance
+        self._elsewhere: list[TwinNode] = []
+        self._numbers = itertools.count(101)
+
+    def node(self, rank: int, host: str = "this host") -> TwinNode:
+        instance = next(self._numbers)
+        node = TwinNode(self.nodes, self.server, rank, host, instance)
+        if host == "this host":
+            self.nodes[instance] = node
+        else:
+            self._elsewhere.append(node)
+        return node
+
+    def close(self) -> None:
+        for node in [*self.nodes.values(), *self._elsewhere]:
+            for pool in list(node.pools):
+                pool.destroy(Deadline(5))
+            node.member.store.close()
+
+
+def own_memory(space: Any, spec: PoolSpec = SPEC) -> OwnMemory:
+    """2 MiB of DRAM."""
+    return OwnMemory(spec, space, [segments.create(Tier.DRAM, 0, 2 * MIB, Placement())])
+
+
+def pool(node: Any, owner: PoolOwner | None = None, spec: PoolSpec = SPEC) -> Pool:
+    space: Any = TwinSpace(node.member.rank)
+    node.member.store.hold_range(spec.name, spec.layout.total_bytes, deadline=Deadline(5))
+    return Pool(node, spec, space, own_memory(space, spec), owner or TwinOwner())
