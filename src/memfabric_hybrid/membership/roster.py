@@ -4,7 +4,7 @@ Two sources tell about a member: the store (published, unpublished, snapshots af
 this host (attached, lost). A member counts as present from the moment its memory is attached until any source says
 that it is gone. `Stamp`s keep the sources apart in time: a late word about an earlier life never touches a later one.
 
-Pure: no sockets, no threads, no clock. One owner (the pool) calls it under its lock and carries out the effects.
+Pure: no sockets, no threads, no clock. One owner (a pool's group) calls it under its lock and carries out the effects.
 """
 
 from __future__ import annotations
