@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from support import campaigns, leaks, ports, processes
+from support.worker import fork_server
 
 uvloop.new_event_loop().close()  # the first loop of a process opens a pipe that stays: now, not in the middle of a test
 
@@ -24,6 +25,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "ci"
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(PROFILE)
     processes.adopt_orphans()
+    fork_server()  # now, so that no test is blamed for it
 
 
 def pytest_report_header(config: pytest.Config) -> str:

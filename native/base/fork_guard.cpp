@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fork_guard.h"
 
-#include <pthread.h>
-
 namespace memfabric {
+
+constinit std::atomic<std::uint32_t> ForkGuard::forks_{0};
 
 std::uint32_t ForkGuard::forks() {
     static const int handler = pthread_atfork(nullptr, nullptr, [] { forks_.fetch_add(1, std::memory_order_relaxed); });

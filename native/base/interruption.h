@@ -12,11 +12,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/api.h"
+
 namespace memfabric {
 
 // Thread contract: everything here concerns the calling thread alone. Threads that nobody interrupts (all of ours, and
 // all but one of a program's) sleep as long as they like.
-class Interruption {
+class MF_API Interruption {
 public:
     static constexpr std::chrono::milliseconds kLongestSleep{50};  // handlers run within 0.1 s
 
@@ -40,7 +42,7 @@ private:
     friend class DeferredInterruption;
 
     Interruption* const outer_;
-    inline static thread_local Interruption* current_ = nullptr;
+    static constinit thread_local Interruption* current_;
 };
 
 // While one exists, handlers run but end no wait: for what must be finished once it has begun. What they raise comes

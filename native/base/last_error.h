@@ -7,15 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "base/api.h"
 #include "base/status.h"
 
 namespace memfabric {
 
 // Records the sentence and returns `status`, so that a failing function ends with `return fail(Status::…, "…", …)`.
-[[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] Status fail(Status status, const char* format, ...);
+MF_API [[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] Status fail(Status status, const char* format, ...);
 
-void set_last_error(std::string_view sentence);
-const std::string& last_error();  // "" if this thread has none; valid until the thread's next failure
-std::string take_last_error();    // returns and clears
+MF_API void set_last_error(std::string_view sentence);
+MF_API const std::string& last_error();  // "" if this thread has none; valid until the thread's next failure
+MF_API std::string take_last_error();    // returns and clears
 
 }  // namespace memfabric

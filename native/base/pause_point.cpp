@@ -25,6 +25,8 @@ Held* held = new Held;  // never destroyed: threads may stand there while static
 
 }  // namespace
 
+constinit std::atomic<int> PausePoint::held_{0};
+
 void PausePoint::wait_at(const char* name) {
     Held& here = *held;
     std::unique_lock lock(here.mutex);

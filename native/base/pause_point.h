@@ -4,17 +4,20 @@
 // Nothing happens at them unless a test has asked for it: one relaxed load. Not for the short path of a copy.
 //
 //     code under test: PausePoint::reach("transfer.close.after_lock");
-//     test:            PausePoint::hold("…"); start; REQUIRE(PausePoint::wait_until_held("…", 10s)); …; release("…");
+//     test:            PausePoint::hold("…"); start; ASSERT_TRUE(PausePoint::wait_until_held("…", 10s)); …;
+//                      PausePoint::release("…");
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <string>
 
+#include "base/api.h"
+
 namespace memfabric {
 
 // Thread contract: any thread. A forked child starts with none held.
-class PausePoint {
+class MF_API PausePoint {
 public:
     static void reach(const char* name) {
         if (held_.load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -29,7 +32,7 @@ public:
 private:
     static void wait_at(const char* name);
 
-    inline static std::atomic<int> held_{0};  // how many points are held
+    static std::atomic<int> held_;  // how many points are held
 };
 
 }  // namespace memfabric

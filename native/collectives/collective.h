@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "base/api.h"
 #include "base/status.h"
 #include "collectives/control_page.h"
 #include "collectives/host_liveness.h"
@@ -32,7 +33,7 @@
 
 namespace memfabric {
 
-class InterHostExchange {
+class MF_API InterHostExchange {
 public:
     virtual ~InterHostExchange() = default;
     // On the leader's thread; may block until `until`. `ours` has `bytes` from every member here, `everybody` takes as
@@ -43,7 +44,7 @@ public:
 };
 
 // One member's part. Thread contract: any thread; calls of one process are served one after the other.
-class Collective {
+class MF_API Collective {
 public:
     using Clock = std::chrono::steady_clock;
 

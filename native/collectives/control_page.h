@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "base/api.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "sync/event_count.h"
@@ -55,7 +56,7 @@ struct RankLiveness {
     FutexWord cause;             // 1 + the rank whose departure made it leave; 0 = it left of its own accord
 };
 
-class ControlPage {
+class MF_API ControlPage {
 public:
     // A new one for `rank_size` ranks; the descriptor is the caller's.
     static Status create(std::uint32_t rank_size, int& fd);

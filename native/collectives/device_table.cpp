@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/fork_guard.h"
 #include "base/last_error.h"
 #include "memory/layout.h"
 
@@ -21,8 +22,23 @@ constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kDeviceObjects} 
 
 static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
 
-std::mutex opening;
-bool is_open = false;
+// Whether the table is mapped; a forked child inherits it.
+class Opening {
+public:
+    static Opening& process() {
+        static Opening& opening = *new Opening;
+        return opening;
+    }
+    std::mutex mutex;
+    bool is_open = false;
+
+private:
+    friend void hold_across_forks<Opening>();
+    Opening() { hold_across_forks<Opening>(); }
+    void before_fork() { mutex.lock(); }
+    void after_fork() { mutex.unlock(); }
+    void begin_in_child() { mutex.unlock(); }
+};
 
 DeviceEntry& entry_of(std::uint32_t id) { return reinterpret_cast<DeviceEntry*>(kDeviceTableAddress)[id]; }
 
@@ -37,13 +53,14 @@ void set_present(std::uint32_t id, std::uint32_t present) {
 }  // namespace
 
 Status DeviceTable::open() {
-    const std::lock_guard lock(opening);
-    if (is_open) return Status::Ok;
+    Opening& opening = Opening::process();
+    const std::lock_guard lock(opening.mutex);
+    if (opening.is_open) return Status::Ok;
     void* const wanted = reinterpret_cast<void*>(kDeviceTableAddress);
     void* const got = mmap(wanted, kTableBytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted) {
-        is_open = true;
+        opening.is_open = true;
         return Status::Ok;
     }
     const int error = errno;
@@ -77,7 +94,7 @@ void DeviceTable::remove(std::uint32_t id) {
 }
 
 void DeviceTable::remove_all() {
-    for (std::uint32_t id = 0; is_open && id < kDeviceObjects; ++id) set_present(id, 0);
+    for (std::uint32_t id = 0; Opening::process().is_open && id < kDeviceObjects; ++id) set_present(id, 0);
 }
 
 }  // namespace memfabric

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/api.h"
 #include "base/status.h"
 
 namespace memfabric {
@@ -31,7 +32,7 @@ struct DeviceEntry {
 static_assert(sizeof(DeviceEntry) == 64 && offsetof(DeviceEntry, gva) == 16);
 
 // The process's table. Thread contract: the control plane calls; kernels read while their object exists.
-class DeviceTable {
+class MF_API DeviceTable {
 public:
     // Maps the table if that has not been done. MallocFailed when something else is at its address.
     static Status open();

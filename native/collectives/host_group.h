@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 #include "collectives/collective.h"
@@ -23,7 +24,7 @@ namespace memfabric {
 
 // Thread contract: any thread; nothing holds a lock that a call of another kind needs. After `leave`, and in a forked
 // child, every call fails.
-class HostGroup {
+class MF_API HostGroup {
 public:
     struct Config {
         std::uint32_t rank;

@@ -2,8 +2,7 @@
 #include "collectives/host_liveness.h"
 
 #include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <system_error>
@@ -25,22 +24,6 @@ bool is_gone(std::uint32_t word) { return (word & FUTEX_OWNER_DIED) != 0 || (wor
 bool is_alive(std::uint32_t word) { return word != kAbsent && !is_gone(word); }
 
 }  // namespace
-
-// One entry, whose word lies at a fixed distance from it in the control page.
-struct HostLiveness::RobustList {
-    robust_list entry;
-    robust_list_head head;
-
-    explicit RobustList(FutexWord& word) {
-        entry.next = &head.list;
-        head.list.next = &entry;
-        head.futex_offset = reinterpret_cast<char*>(&word) - reinterpret_cast<char*>(&entry);
-        head.list_op_pending = nullptr;
-    }
-    // False where there are no robust futexes (emulators): deaths are then told by the exchange and the store only.
-    bool attach_to_thread() { return syscall(SYS_set_robust_list, &head, sizeof head) == 0; }
-    static void detach_from_thread() { syscall(SYS_set_robust_list, nullptr, sizeof(robust_list_head)); }
-};
 
 Status HostLiveness::start(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members,
                            std::unique_ptr<HostLiveness>& started) {
@@ -65,7 +48,7 @@ HostLiveness::HostLiveness(std::shared_ptr<ControlPage> page, std::uint32_t rank
       members_(std::move(members)),
       declared_(page_->rank_size()),
       reasons_(page_->rank_size()),
-      robust_list_(std::make_unique<RobustList>(page_->life(rank))) {}
+      robust_(page_->life(rank)) {}
 
 HostLiveness::~HostLiveness() {
     if (fork_guard_.in_forked_child()) {
@@ -78,8 +61,7 @@ HostLiveness::~HostLiveness() {
 void HostLiveness::keep() {
     pthread_setname_np(pthread_self(), "mf-liveness");
     FutexWord& own = page_->life(rank_);
-    const bool kernel_tells = robust_list_->attach_to_thread();
-    own.store(static_cast<std::uint32_t>(syscall(SYS_gettid)));
+    const bool kernel_tells = robust_.hold();
     futex_wake_all(own);
     std::uint32_t starting = 0;
     phase_.compare_exchange_strong(starting, 1);
@@ -92,7 +74,7 @@ void HostLiveness::keep() {
         return futex_wake_all(own);
     }
     own.store(kLeft);
-    RobustList::detach_from_thread();
+    robust_.let_go();
     futex_wake_all(own);  // my watcher
     announce(rank_);
 }

@@ -13,14 +13,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 #include "collectives/control_page.h"
+#include "sync/robust_futex.h"
 
 namespace memfabric {
 
 // One rank's part. Thread contract: every method from any thread; `gone` is cheap while nobody is gone.
-class HostLiveness {
+class MF_API HostLiveness {
 public:
     // Marks `rank` alive. `members` are all ranks of this host, sorted, `rank` among them.
     static Status start(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members,
@@ -52,8 +54,6 @@ public:
     void vanish();  // ends without a goodbye, as a killed process does: the kernel marks the word. For tests
 
 private:
-    struct RobustList;
-
     HostLiveness(std::shared_ptr<ControlPage> page, std::uint32_t rank, std::vector<std::uint32_t> members);
     void keep();
     void watch();
@@ -71,9 +71,9 @@ private:
     FutexWord heard_{0};                       // declarations so far
     FutexWord declared_count_{0};              // those that were not taken back
     mutable std::mutex reasons_mutex_;
-    std::vector<std::string> reasons_;               // by rank
-    const std::unique_ptr<RobustList> robust_list_;  // the kernel reads it when the thread ends
-    FutexWord phase_{0};                             // the thread's: 1 = alive is marked, 2 = end
+    std::vector<std::string> reasons_;  // by rank
+    RobustFutex robust_;                // held by the thread
+    FutexWord phase_{0};                // the thread's: 1 = alive is marked, 2 = end
     std::atomic<bool> ended_{false};
     bool goodbye_ = true;  // written before the phase becomes 2, read after
     std::mutex ending_;

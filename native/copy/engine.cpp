@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/engine.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <new>
 
@@ -25,12 +23,8 @@ constexpr std::size_t kWideRowBytes = 4 * 1024 * 1024;
 
 CopyEngine& CopyEngine::process() {
     static CopyEngine& engine = *[] {
-        auto* created = new CopyEngine;
-        // Handlers take no argument; by the time one runs the engine exists. Should registering fail (no memory),
-        // only forks during a copy lose their safety.
-        pthread_atfork([] { process().owner_.lock(); }, [] { process().owner_.unlock(); },
-                       [] { process().continue_in_child(); });
-        return created;
+        hold_across_forks<CopyEngine>();
+        return new CopyEngine;
     }();
     return engine;
 }
@@ -111,7 +105,7 @@ void CopyEngine::shut_down() {
 }
 
 // Runs in the child of a fork, with owner_ locked by the thread that forked, which is the only thread left.
-void CopyEngine::continue_in_child() noexcept {
+void CopyEngine::begin_in_child() {
     if (pool_ != nullptr) alone_ = true;
     // Given up, not destroyed: its threads are the parent's and cannot be joined here.
     static_cast<void>(pool_.release());

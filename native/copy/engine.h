@@ -11,6 +11,9 @@
 #include <mutex>
 #include <span>
 
+#include "base/api.h"
+#include "base/fork_guard.h"
+
 namespace memfabric {
 
 class ChunkedJob;
@@ -25,7 +28,7 @@ struct Piece {
 // Thread contract: every method may be called from any thread at any time. Copies return when all bytes are in place
 // and visible to whoever synchronises with the caller; they never throw, allocate on the short path, or hold a lock
 // that another copy waits for. One large copy at a time uses the worker threads; others meanwhile copy alone.
-class CopyEngine {
+class MF_API CopyEngine {
 public:
     // The engine of this process. It is never destroyed, so copies stay legal while static destructors run; threads
     // start at the first large copy.
@@ -71,7 +74,11 @@ private:
     void copy_large(std::byte* target, const std::byte* source, std::size_t size_bytes) noexcept;
     void copy_pieces(std::span<const Piece> pieces, std::size_t total_bytes) noexcept;
     bool start_pool() noexcept;
-    void continue_in_child() noexcept;
+
+    friend void hold_across_forks<CopyEngine>();
+    void before_fork() { owner_.lock(); }
+    void after_fork() { owner_.unlock(); }
+    void begin_in_child();
 
     // Held during a copy that uses the workers (others only try), during changes of the fields below, and across
     // fork(), so that a child never inherits a half-done job.

@@ -32,6 +32,9 @@ inline constexpr std::size_t kMaxBatchPieces = std::size_t{1} << 20;
 
 using CopyRequest = std::variant<Piece, std::vector<Piece>, Rectangle>;
 
+inline std::size_t bytes_of(const Piece& piece) { return piece.size_bytes; }
+inline std::size_t bytes_of(const Rectangle& rectangle) { return rectangle.width_bytes * rectangle.height; }
+
 // A range of addresses, as a check sees it.
 struct Extent {
     std::uintptr_t address;

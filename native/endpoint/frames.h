@@ -18,10 +18,10 @@
 #include <string>
 
 #include "endpoint/instance_id.h"
+#include "endpoint/packets.h"
 
 namespace memfabric {
 
-using Bytes = std::string;  // of a frame
 using Secret = std::array<std::uint8_t, 16>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 
@@ -17,7 +18,7 @@ namespace memfabric {
 // Owns a duplicate of the descriptor, so the caller may close its own at any time. Nobody else may write to the socket
 // meanwhile: a beat could land inside another message. The first beat is due after one interval; a peer that does not
 // read delays beats, never the rest of the process. Ends by itself when sending fails: the peer is gone.
-class Heartbeat {
+class MF_API Heartbeat {
 public:
     static Status start(int fd, std::string payload, std::chrono::milliseconds interval,
                         std::unique_ptr<Heartbeat>& started);

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "endpoint/packets.h"
 
-#include <sys/random.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
+#include <memory>
 
 #include "base/last_error.h"
 #include "base/pause_point.h"
 
 namespace memfabric {
 namespace {
-
-constexpr std::size_t kLongestPacketBytes = kFrameHeaderBytes + kLongestPayloadBytes;
 
 socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
     address = {};
@@ -32,16 +29,6 @@ union Control {
     cmsghdr alignment;
     std::array<char, CMSG_SPACE(kMostPacketFds * sizeof(int))> bytes;
 };
-
-// Whether our user namespace is one in which every user has a number of its own, as that of the whole machine is.
-bool knows_all_users() {
-    constexpr std::uint64_t kAll = 0xffff'ffff;
-    std::uint64_t first = 1;
-    std::uint64_t outside = 0;
-    std::uint64_t count = 0;
-    std::ifstream("/proc/self/uid_map") >> first >> outside >> count;
-    return first == 0 && count == kAll;
-}
 
 }  // namespace
 
@@ -69,11 +56,11 @@ Sending send_packet(int fd, const Bytes& bytes, std::span<const int> fds) {
 }
 
 Reception receive_packet(int fd, Packet& packet) {
-    packet.bytes.resize(kLongestPacketBytes + 1);
+    const auto buffer = std::make_unique_for_overwrite<char[]>(kLongestPacketBytes);
     packet.fds.clear();
     packet.fds_lost = false;
-    iovec vector{packet.bytes.data(), packet.bytes.size()};
-    Control control{};
+    iovec vector{buffer.get(), kLongestPacketBytes};
+    Control control;
     msghdr message{};
     message.msg_iov = &vector;
     message.msg_iovlen = 1;
@@ -81,7 +68,7 @@ Reception receive_packet(int fd, Packet& packet) {
     message.msg_controllen = control.bytes.size();
     const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Reception::Nothing;
-    if (got <= 0) return Reception::End;
+    if (got < 0) return Reception::End;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
         const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -92,7 +79,11 @@ Reception receive_packet(int fd, Packet& packet) {
             if (!packet.fds.back()) packet.fds_lost = true;  // it came as a standard stream and found no other number
         }
     }
-    packet.bytes.resize(static_cast<std::size_t>(got));
+    if (got == 0) {  // an empty packet looks the same, and may have brought descriptors
+        packet.fds.clear();
+        return Reception::End;
+    }
+    packet.bytes.assign(buffer.get(), static_cast<std::size_t>(got));
     if ((message.msg_flags & MSG_CTRUNC) != 0) packet.fds_lost = true;
     if (packet.fds_lost) packet.fds.clear();
     if ((message.msg_flags & MSG_TRUNC) != 0) packet.bytes.clear();  // decodes as malformed
@@ -114,43 +105,15 @@ Status connect_abstract(const std::string& name, OwnedFd& connection) {
     sockaddr_un address;
     const socklen_t length = abstract_address(name, address);
     OwnedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    if (!fd) {
+        return fail(Status::NoResources, "no socket can be made: %s; raise the limit of open files (ulimit -n)",
+                    std::strerror(errno));
+    }
+    if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
         return fail(Status::NotConnected, "its Unix socket does not answer: %s", std::strerror(errno));
     }
     connection = std::move(fd);
     return Status::Ok;
-}
-
-bool peer_of(int fd, ucred& peer) {
-    socklen_t length = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-}
-
-bool is_our_user(const ucred& process) {
-    if (process.uid == 0) return true;
-    if (process.uid != geteuid()) return false;
-    uid_t overflow = 65534;
-    std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;
-    if (process.uid != overflow || knows_all_users()) return true;
-    struct stat look{};
-    return stat(("/proc/" + std::to_string(process.pid) + "/ns/user").c_str(), &look) == 0;
-}
-
-void fill_random(std::span<std::uint8_t> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
-        if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
-    }
-}
-
-std::string hexadecimal(std::span<const std::uint8_t> bytes) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::string text;
-    for (const std::uint8_t byte : bytes) {
-        text.push_back(kDigits[byte >> 4]);
-        text.push_back(kDigits[byte & 15]);
-    }
-    return text;
 }
 
 }  // namespace memfabric

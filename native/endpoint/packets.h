@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packets with file descriptors on Unix sockets, and who is at the other end.
+// Packets with file descriptors on Unix sockets. Nothing here blocks.
 #pragma once
 
-#include <sys/socket.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,11 +11,13 @@
 
 #include "base/owned_fd.h"
 #include "base/status.h"
-#include "endpoint/frames.h"
 
 namespace memfabric {
 
-inline constexpr std::size_t kMostPacketFds = 4;
+using Bytes = std::string;  // of a packet or a frame
+
+inline constexpr std::size_t kMostPacketFds = 253;  // the kernel's limit
+inline constexpr std::size_t kLongestPacketBytes = 64 << 10;
 
 struct Packet {
     Bytes bytes;
@@ -32,22 +33,14 @@ enum class Sending : std::uint8_t {
     Failed,
 };
 
-// Neither of them blocks. Descriptors in a packet that is cut are closed.
 Sending send_packet(int fd, const Bytes& bytes, std::span<const int> fds);
+
+// Descriptors in a packet that is cut are closed; one that is too long arrives without content. So does an empty one:
+// it cannot be told from the end.
 Reception receive_packet(int fd, Packet& packet);
 
+// Abstract names: the kernel frees them with their process.
 Status listen_abstract(const std::string& name, OwnedFd& listener);
 Status connect_abstract(const std::string& name, OwnedFd& connection);
-
-// Whether a process belongs to our user, or to root. The kernel shows every user whom our user namespace does not know
-// as one and the same (65534): if there can be such users and that is our own number, only a process that we may look
-// into is believed.
-bool is_our_user(const ucred& process);
-
-// The process at the other end, as this process's namespaces show it; its pid is 0 if they do not.
-bool peer_of(int fd, ucred& peer);
-
-void fill_random(std::span<std::uint8_t> bytes);
-std::string hexadecimal(std::span<const std::uint8_t> bytes);
 
 }  // namespace memfabric

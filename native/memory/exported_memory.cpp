@@ -2,7 +2,6 @@
 #include "memory/exported_memory.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,23 +16,21 @@ ExportedMemory& ExportedMemory::process() {
     return ranges;
 }
 
-// A forked child inherits the memory but none of the objects: it starts with nothing to show, and nobody watches.
-ExportedMemory::ExportedMemory() {
-    pthread_atfork(
-        [] {
-            process().watching_.lock();
-            process().mutex_.lock();
-        },
-        [] {
-            process().mutex_.unlock();
-            process().watching_.unlock();
-        },
-        [] {
-            process().ranges_.clear();
-            process().watchers_.clear();
-            process().mutex_.unlock();
-            process().watching_.unlock();
-        });
+void ExportedMemory::before_fork() {
+    watching_.lock();
+    mutex_.lock();
+}
+
+void ExportedMemory::after_fork() {
+    mutex_.unlock();
+    watching_.unlock();
+}
+
+// A child inherits the memory but none of the objects: it starts with nothing to show, and nobody watches.
+void ExportedMemory::begin_in_child() {
+    ranges_.clear();
+    watchers_.clear();
+    after_fork();
 }
 
 std::uint32_t ExportedMemory::add(std::uint64_t start, std::uint64_t size_bytes, int fd, std::uint64_t file_offset) {

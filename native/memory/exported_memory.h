@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/owned_fd.h"
 
 namespace memfabric {
@@ -47,7 +48,11 @@ public:
     void unwatch(ExportWatcher* watcher);  // returns when it is not being called and will not be
 
 private:
-    ExportedMemory();
+    friend void hold_across_forks<ExportedMemory>();
+    ExportedMemory() { hold_across_forks<ExportedMemory>(); }
+    void before_fork();
+    void after_fork();
+    void begin_in_child();
 
     mutable std::mutex watching_;  // held while watchers are called; taken before mutex_
     std::vector<ExportWatcher*> watchers_;

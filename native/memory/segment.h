@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/api.h"
 #include "base/status.h"
 
 namespace memfabric {
@@ -21,6 +22,6 @@ struct Segment {
     std::uint64_t page_bytes = 0;
 };
 
-Status create_segment(const SegmentRequest& request, Segment& segment);
+MF_API Status create_segment(const SegmentRequest& request, Segment& segment);
 
 }  // namespace memfabric

@@ -7,11 +7,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "memory/layout.h"
 
 namespace memfabric {
+
+class Transport;
 
 // Counts revocations of anything in this process. A copy reads it before it checks and after the bytes have moved:
 // unchanged means that nothing it touched can have been revoked meanwhile.
@@ -21,7 +24,7 @@ public:
     static std::uint64_t tick() { return revocations_.fetch_add(1, std::memory_order_seq_cst) + 1; }
 
 private:
-    inline static std::atomic<std::uint64_t> revocations_{0};
+    static std::atomic<std::uint64_t> revocations_;
 };
 
 enum class Presence : std::uint8_t { Absent, Live, Gone };
@@ -31,12 +34,18 @@ struct Slot {
     // set after memory was mapped, and cleared, with a grace period, before it is unmapped.
     std::array<std::atomic<std::uint64_t>, kTiers> allocated_bytes{};
     std::atomic<Presence> presence{Presence::Absent};
-    std::atomic<std::uint64_t> revoked_at{0};  // on the revocation clock
+    std::atomic<std::uint64_t> revoked_at{0};    // on the revocation clock
+    std::atomic<Transport*> transport{nullptr};  // to memory that is not mapped here; changes as `allocated_bytes`
+
+    // Long moves inside that have left the guard: raised under the guard of their check, so that whoever cleared
+    // `allocated_bytes` and saw the grace period end sees them all.
+    mutable std::atomic<std::uint32_t> moves{0};
 
     // Under the space's mapping mutex.
-    std::uint64_t draining = 0;                        // the grace period after which detached memory may go; 0 = none
+    std::uint64_t draining = 0;  // the grace period after which detached memory may go, if no move is inside; 0 = none
     std::array<std::uint64_t, kTiers> mapped_bytes{};  // more than allocated while views pin what was detached
     std::uint32_t pins = 0;                            // views of this rank's memory
+    std::shared_ptr<Transport> owned_transport;
 
     // Under the space's presence mutex.
     std::string gone_because;

@@ -15,6 +15,8 @@
 
 namespace memfabric {
 
+constinit std::atomic<std::uint64_t> RevocationClock::revocations_{0};
+
 SlotTable::SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,
                      std::unique_ptr<Reservation> reservation)
     : layout_(layout),
@@ -34,19 +36,10 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
     if (const Status status = check_rank(rank); status != Status::Ok) return status;
     drain(rank);
     const std::lock_guard lock(mapping_);
-    if (reservation_ == nullptr) {
-        return fail(Status::InvalidParam, "%s: the handle is closed", object_name_.c_str());
-    }
+    if (const Status status = check_growth(rank, tier, slot_offset, size_bytes); status != Status::Ok) return status;
     Slot& slot = slots_[rank];
     auto& allocated = slot.allocated_bytes[index_of(tier)];
     const std::uint64_t present = allocated.load(std::memory_order_relaxed);
-    const std::uint64_t limit = layout_.max_bytes(tier);
-    if (slot_offset != present || size_bytes == 0 || size_bytes > limit - present) {
-        return fail(Status::InvalidParam,
-                    "%s: cannot attach %" PRIu64 " bytes at offset %" PRIu64 " of rank %u's %s: the slot holds %" PRIu64
-                    " of at most %" PRIu64 " bytes and grows at its end only",
-                    object_name_.c_str(), size_bytes, slot_offset, rank, name_of(tier), present, limit);
-    }
     if (sealed && !cannot_shrink(fd)) {
         return fail(Status::InvalidParam,
                     "%s: the memory that rank %u shows is a file that can still be cut (no seals)",
@@ -69,6 +62,32 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
         if (id != 0) own_ranges_.push_back({tier, slot_offset, id});
     }
     allocated.store(present + size_bytes, std::memory_order_seq_cst);
+    return Status::Ok;
+}
+
+// With the mapping mutex held.
+Status SlotTable::check_growth(std::uint32_t rank, Tier tier, std::uint64_t slot_offset,
+                               std::uint64_t size_bytes) const {
+    if (reservation_ == nullptr) return fail(Status::InvalidParam, "%s: the handle is closed", object_name_.c_str());
+    const std::uint64_t present = allocated_bytes(rank, tier);
+    const std::uint64_t limit = layout_.max_bytes(tier);
+    if (slot_offset == present && size_bytes != 0 && size_bytes <= limit - present) return Status::Ok;
+    return fail(Status::InvalidParam,
+                "%s: cannot attach %" PRIu64 " bytes at offset %" PRIu64 " of rank %u's %s: the slot holds %" PRIu64
+                " of at most %" PRIu64 " bytes and grows at its end only",
+                object_name_.c_str(), size_bytes, slot_offset, rank, name_of(tier), present, limit);
+}
+
+Status SlotTable::attach_remote(std::uint32_t rank, Tier tier, std::uint64_t slot_offset, std::uint64_t size_bytes,
+                                std::shared_ptr<Transport> transport) {
+    if (const Status status = check_rank(rank); status != Status::Ok) return status;
+    drain(rank);
+    const std::lock_guard lock(mapping_);
+    if (const Status status = check_growth(rank, tier, slot_offset, size_bytes); status != Status::Ok) return status;
+    Slot& slot = slots_[rank];
+    slot.transport.store(transport.get(), std::memory_order_seq_cst);
+    slot.owned_transport = std::move(transport);
+    slot.allocated_bytes[index_of(tier)].store(slot_offset + size_bytes, std::memory_order_seq_cst);
     return Status::Ok;
 }
 
@@ -115,17 +134,20 @@ bool SlotTable::collect() {
 bool SlotTable::collect(std::uint32_t rank) {
     Slot& slot = slots_[rank];
     if (slot.draining == 0) return true;
-    if (!rcu::grace_period_ended(slot.draining)) return false;
+    if (!rcu::grace_period_ended(slot.draining) || slot.moves.load(std::memory_order_seq_cst) != 0) return false;
     slot.draining = 0;
     --draining_;
-    if (slot.pins == 0) trim(rank);
+    release(rank);
     return true;
 }
 
+bool SlotTable::is_drained(std::uint32_t rank) {
+    const std::lock_guard lock(mapping_);
+    return rank >= layout_.capacity() || collect(rank);
+}
+
 void SlotTable::drain(std::uint32_t rank) {
-    for (Backoff backoff;; backoff.wait()) {
-        const std::lock_guard lock(mapping_);
-        if (rank >= layout_.capacity() || collect(rank)) return;
+    for (Backoff backoff; !is_drained(rank); backoff.wait()) {
     }
 }
 
@@ -140,12 +162,26 @@ void SlotTable::detach_all(const std::string& reason) {
         }
     }
     rcu::synchronize();
+    for (const Slot& slot : slots_) {
+        Backoff backoff;
+        while (slot.moves.load(std::memory_order_seq_cst) != 0) backoff.wait();
+    }
     const std::lock_guard lock(mapping_);
     for (std::uint32_t rank = 0; rank < layout_.capacity(); ++rank) {
         slots_[rank].draining = 0;
-        if (slots_[rank].pins == 0) trim(rank);
+        release(rank);
     }
     draining_ = 0;
+}
+
+// With the lock held, when nobody moves anything in what was detached.
+void SlotTable::release(std::uint32_t rank) {
+    Slot& slot = slots_[rank];
+    if (slot.pins == 0) trim(rank);
+    const bool is_empty = std::ranges::all_of(slot.allocated_bytes, [](const auto& bytes) { return bytes == 0; });
+    if (!is_empty) return;
+    slot.transport.store(nullptr, std::memory_order_seq_cst);
+    slot.owned_transport.reset();
 }
 
 Status SlotTable::pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes, std::byte*& data) {
@@ -158,6 +194,11 @@ Status SlotTable::pin(std::uint32_t rank, Tier tier, std::uint64_t offset, std::
                     "%s: %" PRIu64 " bytes from offset %" PRIu64 " do not lie in the %s of rank %u, which has %" PRIu64
                     " bytes",
                     object_name_.c_str(), size_bytes, offset, name_of(tier), rank, present);
+    }
+    if (slots_[rank].owned_transport != nullptr) {
+        return fail(Status::InvalidParam,
+                    "%s: the memory of rank %u is not mapped in this process: copy it, it cannot be viewed",
+                    object_name_.c_str(), rank);
     }
     ++slots_[rank].pins;
     ++pins_;
@@ -233,15 +274,15 @@ void SlotTable::end_own_ranges(Tier tier, std::uint64_t from_offset) {
     });
 }
 
-Status SlotTable::check(const char* side, Extent extent, Classes wanted, const char* type_name) const {
+Status SlotTable::resolve(const char* name, Extent extent, Classes wanted, const char* type_name, Side& side) const {
     const SlotPlace place = layout_.locate(extent.address);
     const Slot& slot = slots_[place.rank];
     const auto& allocated_bytes = slot.allocated_bytes[index_of(place.tier)];
     if (extent.size_bytes > place.end - extent.address) [[unlikely]]
-        return outside(side, extent, place, allocated_bytes.load(std::memory_order_seq_cst));
+        return outside(name, extent, place, allocated_bytes.load(std::memory_order_seq_cst));
     if ((classes_of(place) & wanted) == 0) [[unlikely]] {
         return fail(Status::InvalidParam, "%s: the %s of a %s copy must be %s, but 0x%" PRIxPTR " is rank %u's %s%s",
-                    object_name_.c_str(), side, type_name, describe(wanted), extent.address, place.rank,
+                    object_name_.c_str(), name, type_name, describe(wanted), extent.address, place.rank,
                     name_of(place.tier), place.rank == local_rank_ ? " (this rank)" : "");
     }
     const std::uint64_t revoked_at = slot.revoked_at.load(std::memory_order_seq_cst);
@@ -253,13 +294,13 @@ Status SlotTable::check(const char* side, Extent extent, Classes wanted, const c
         // Too little because the rank was just taken away is not the caller's mistake.
         const bool revoked_meanwhile =
             !live(place.rank) || slot.revoked_at.load(std::memory_order_seq_cst) != revoked_at;
-        return revoked_meanwhile ? not_live(place.rank) : outside(side, extent, place, allocated);
+        return revoked_meanwhile ? not_live(place.rank) : outside(name, extent, place, allocated);
     }
+    side = {this, place.rank, slot.transport.load(std::memory_order_seq_cst)};
     return Status::Ok;
 }
 
-Status SlotTable::recheck(Extent extent, std::uint64_t since) const {
-    const std::uint32_t rank = layout_.locate(extent.address).rank;
+Status SlotTable::recheck(std::uint32_t rank, std::uint64_t since) const {
     const Slot& slot = slots_[rank];
     const bool still_live = slot.presence.load(std::memory_order_seq_cst) == Presence::Live;
     if (still_live && slot.revoked_at.load(std::memory_order_seq_cst) <= since) return Status::Ok;
@@ -295,7 +336,8 @@ Status SlotTable::outside(const char* side, Extent extent, const SlotPlace& plac
 bool SlotTable::addressable(std::uintptr_t address) const {
     if (!layout_.contains(address)) return false;
     const SlotPlace place = layout_.locate(address);
-    return live(place.rank) && address - place.start < allocated_bytes(place.rank, place.tier);
+    return live(place.rank) && address - place.start < allocated_bytes(place.rank, place.tier) &&
+           slots_[place.rank].transport.load(std::memory_order_seq_cst) == nullptr;
 }
 
 std::uint64_t SlotTable::allocated_bytes(std::uint32_t rank, Tier tier) const {

@@ -4,8 +4,10 @@
 #include <nanobind/nanobind.h>
 
 #include "base/limits.h"
+#include "base/owned_fd.h"
 #include "collectives/control_page.h"
 #include "collectives/device_table.h"
+#include "endpoint/packets.h"
 #include "memory/layout.h"
 #include "memory/machine_memory.h"
 #include "python_module/bindings.h"
@@ -19,6 +21,9 @@ void bind_limits(nb::module_& module) {
     module.attr("MAX_GATHER_BYTES") = kMaxGatherBytes;
     module.attr("MAX_SUBGROUP_NAME_BYTES") = kMaxSubgroupName;
     module.attr("MAX_CONTEXT_BYTES") = kMaxContextBytes;
+    module.attr("MAX_PACKET_BYTES") = kLongestPacketBytes;
+    module.attr("MAX_PACKET_FDS") = kMostPacketFds;
+    module.attr("LOWEST_OWN_FD") = kLowestOwnFd;
     module.attr("DEVICE_OBJECTS") = kDeviceObjects;
     module.attr("REGION_START") = kRegionStart;
     module.attr("REGION_END") = kRegionEnd;

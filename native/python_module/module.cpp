@@ -24,9 +24,10 @@ NB_MODULE(_native, module) {
     bind_limits(module);
     bind_process(module);
     bind_pause_point(module);
+    bind_observation(module);
     bind_stream(module);
     bind_heartbeat(module);
-    bind_gather(module);
+    bind_endpoint(module);
     bind_space(module);
     bind_transfer(module);
     bind_host_group(module);

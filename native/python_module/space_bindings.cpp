@@ -113,6 +113,9 @@ void bind_space(nb::module_& module) {
             "_drain", [](SpaceObject& self, U32 rank) { finish_without_gil([&] { self.space->drain(rank); }); },
             nb::arg("rank"), "Wait until running copies have let go of what was detached of that rank.")
         .def(
+            "_is_drained", [](SpaceObject& self, U32 rank) { return self.space->is_drained(rank); }, nb::arg("rank"),
+            "Whether they have. Does not wait.")
+        .def(
             "_open", [](SpaceObject& self) { raise_if_failed(self.space->open()); },
             "This rank has joined: copies may run.")
         .def(

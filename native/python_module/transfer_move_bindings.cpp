@@ -101,10 +101,7 @@ TicketObject submit_ticket(const TransferObject& self, bool write, const std::st
         return engine->transfer_batch(write ? Direction::Write : Direction::Read, session,
                                       {buffers, peer_buffers, lengths});
     };
-    std::shared_ptr<Stream> stream;
-    std::uint64_t sequence = 0;
-    raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }, stream, sequence));
-    ticket->submitted(std::move(stream), sequence);
+    raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }));
     return {ticket};
 }
 
@@ -126,7 +123,7 @@ int send_probe(const TransferObject& self, const std::string& session) {
 }
 
 int wait(const TicketObject& self, std::optional<double> timeout_s) {
-    Stream::Timeout timeout;
+    Completion::Timeout timeout;
     if (timeout_s) {
         if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
         timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -9,12 +9,13 @@
 #include <string>
 #include <utility>
 
+#include "base/api.h"
 #include "base/status.h"
 
 namespace memfabric {
 
 // Thread contract: any thread; `check` and `recheck` never block while the object is open.
-class ObjectState {
+class MF_API ObjectState {
 public:
     explicit ObjectState(std::string object_name) : object_name_(std::move(object_name)) {}
 

@@ -4,12 +4,12 @@
 // memory of the caller is checked by the object it really belongs to.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "sync/rcu.h"
 
 namespace memfabric {
@@ -50,16 +50,13 @@ private:
     using Regions = std::vector<Region>;  // sorted by base, disjoint, never changed once published
 
     RegionTable();
-    template <typename Change>
-    void publish(Change change);  // does not wait
-
-    static void before_fork();
-    static void after_fork_in_parent();
-    static void after_fork_in_child();  // no object of the parent works in the child
+    friend void hold_across_forks<RegionTable>();
+    void before_fork() { writers_.lock(); }
+    void after_fork() { writers_.unlock(); }
+    void begin_in_child();  // no object of the parent works in the child
 
     std::mutex writers_;
-    std::atomic<const Regions*> regions_;
-    rcu::RetireList retired_;  // under `writers_`
+    rcu::Published<Regions> regions_;  // changed under `writers_`
 };
 
 }  // namespace memfabric

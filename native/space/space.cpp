@@ -13,7 +13,9 @@
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/revocable.h"
+#include "memory/move_pins.h"
 #include "space/region_table.h"
+#include "space/routed_copy.h"
 #include "sync/rcu.h"
 
 namespace memfabric {
@@ -109,7 +111,7 @@ Space::Space(const Config& config, const Layout& layout, std::unique_ptr<Reserva
       engine_(CopyEngine::process()),
       object_state_(config.object_name),
       slots_(layout, config.local_rank, config.object_name, std::move(reservation)),
-      check_(layout_, slots_, object_state_, object_name_) {}
+      resolver_(layout_, slots_, object_state_, object_name_) {}
 
 Space::~Space() { close(); }
 
@@ -117,6 +119,12 @@ Status Space::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_off
                      std::uint64_t size_bytes, bool sealed) {
     if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
     return slots_.attach(rank, tier, fd, fd_offset, slot_offset, size_bytes, sealed);
+}
+
+Status Space::attach_remote(std::uint32_t rank, Tier tier, std::uint64_t slot_offset, std::uint64_t size_bytes,
+                            std::shared_ptr<Transport> transport) {
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
+    return slots_.attach_remote(rank, tier, slot_offset, size_bytes, std::move(transport));
 }
 
 Status Space::activate(std::uint32_t rank) {
@@ -196,26 +204,60 @@ View::View(std::shared_ptr<Space> space, std::uint32_t rank, std::byte* data, st
 
 View::~View() { space_->unpin(rank_); }
 
-// The copies of a space: check, move, check again.
+// The copies of a space: resolve, move, check again.
 //
-// Budget of one copy that is neither queued nor large: one guard, two look-ups (a subtraction and a division each, or
-// one binary search of the process's regions), the bytes, one comparison of the revocation clock. No lock, no system
-// call, no allocation.
+// Budget of one copy that is neither queued nor long nor remote: one guard, two look-ups (a subtraction and a division
+// each, or one binary search of the process's regions), the bytes, one comparison of the revocation clock, one count.
+// No lock, no system call, no allocation.
 template <typename Request>
 Status Space::run(const Request& request, std::uint32_t type) {
     rcu::ReadGuard guard;
-    Admission admission;
-    if (const Status status = check_.admit(request, type, admission); status != Status::Ok) [[unlikely]]
+    Resolution found;
+    if (const Status status = resolver_.resolve(request, type, found); status != Status::Ok) [[unlikely]]
         return status;
-    Owners others;
-    return move_chunked(engine_, request, [&](bool more) {
-        if (more) {  // between chunks others may unmap; `recheck` then finds out
-            PausePoint::reach("space.copy.between_chunks");
-            if (admission.touches_other_object && others.empty()) others = check_.other_owners(request);
-            guard.renew();
-        }
-        return check_.recheck(request, admission, others);
-    });
+    if (found.total_bytes > kChunkBytes || found.is_remote) [[unlikely]]
+        return run_long(guard, request, type, found);
+    move(engine_, request);
+    guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
+    return resolver_.recheck(request, found);
+}
+
+// Leaves the guard: nobody who takes other memory away waits for this copy, and who takes its own away waits for a
+// chunk at most.
+template <typename Request>
+Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint32_t type, const Resolution& found) {
+    MovePins pins;
+    RoutedCopy routed;
+    const Status resolved =
+        resolver_.resolve(request, type, [&](const auto& what, const Side& source, const Side& target) {
+            pins.add(source);
+            pins.add(target);
+            if (found.is_remote) routed.add(what, source, target);
+        });
+    if (resolved != Status::Ok) return resolved;
+    guard.leave();
+    const auto may_go_on = [&] {
+        PausePoint::reach("space.copy.between_chunks");
+        if (RevocationClock::now() == found.since) [[likely]]
+            return Status::Ok;
+        if (const Status status = object_state_.recheck(found.since); status != Status::Ok) return status;
+        return pins.recheck(found.since);
+    };
+    if (!found.is_remote) {
+        guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
+        return move_chunked(engine_, request, may_go_on);
+    }
+    guard.traffic().add(routed.route(), Operation::Copy, found.total_bytes);
+    Outcome outcome = routed.run(may_go_on);
+    if (outcome.status == Status::Ok) {
+        outcome.status = may_go_on();
+        if (outcome.status == Status::Ok) return Status::Ok;
+        outcome.reason = take_last_error();
+    }
+    if (outcome.moved_bytes == 0 || outcome.status == Status::Interrupted)
+        return fail(outcome.status, "%s: %s", object_name_.c_str(), outcome.reason.c_str());
+    return fail(Status::PartialFailed, "%s: %s; %zu of %zu bytes were moved", object_name_.c_str(),
+                outcome.reason.c_str(), outcome.moved_bytes, routed.total_bytes());
 }
 
 Status Space::copy(std::uintptr_t source, std::uintptr_t target, std::size_t size_bytes, std::uint32_t type,
@@ -254,9 +296,9 @@ Status Space::copy_2d(const Rectangle& rectangle, std::uint32_t type, std::uint6
 Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream_handle) try {
     {
         const rcu::ReadGuard guard;
-        Admission admission;
+        Resolution found;
         const Status status =
-            std::visit([&](const auto& what) { return check_.admit(what, type, admission); }, request);
+            std::visit([&](const auto& what) { return resolver_.resolve(what, type, found); }, request);
         if (status != Status::Ok) return status;
     }
     const auto kept = std::make_shared<const CopyRequest>(std::move(request));

@@ -13,23 +13,25 @@
 #include <mutex>
 #include <string>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 #include "copy/engine.h"
 #include "copy/request.h"
 #include "memory/layout.h"
 #include "memory/slot_table.h"
-#include "space/copy_check.h"
 #include "space/object_state.h"
 #include "space/pending_copies.h"
+#include "space/resolver.h"
 #include "space/view.h"
+#include "sync/rcu.h"
 
 namespace memfabric {
 
 // Thread contract: every method may be called from any thread. Copies block for their bytes only; `attach`, `drain` and
 // `close` wait for running copies (one chunk of a large one), `wait` for queued ones; nothing else blocks. Every
 // failure leaves a sentence in the thread's last error.
-class Space : public std::enable_shared_from_this<Space> {
+class MF_API Space : public std::enable_shared_from_this<Space> {
 public:
     struct Config {
         std::uintptr_t base;
@@ -49,11 +51,14 @@ public:
     // For the control plane; SlotTable says more.
     Status attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd_offset, std::uint64_t slot_offset,
                   std::uint64_t size_bytes, bool sealed = false);
+    Status attach_remote(std::uint32_t rank, Tier tier, std::uint64_t slot_offset, std::uint64_t size_bytes,
+                         std::shared_ptr<Transport> transport);
     Status activate(std::uint32_t rank);
     Status revoke(std::uint32_t rank, const std::string& reason);
     Status detach(std::uint32_t rank);
     bool collect() { return slots_.collect(); }
     void drain(std::uint32_t rank) { slots_.drain(rank); }
+    bool is_drained(std::uint32_t rank) { return slots_.is_drained(rank); }
 
     Status open() { return object_state_.open(); }  // this rank has joined
     // Left or evicted.
@@ -91,6 +96,8 @@ private:
 
     template <typename Request>  // one of those of CopyRequest
     Status run(const Request& request, std::uint32_t type);
+    template <typename Request>
+    Status run_long(rcu::ReadGuard& guard, const Request& request, std::uint32_t type, const Resolution& found);
     Status queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream);
     std::shared_ptr<Stream> own_stream();
 
@@ -101,7 +108,7 @@ private:
     CopyEngine& engine_;
     ObjectState object_state_;
     SlotTable slots_;
-    const CopyCheck check_;
+    const Resolver resolver_;
 
     PendingCopies pending_;
     std::mutex stream_mutex_;

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "space/stream.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -21,7 +16,7 @@
 #include "base/blocked_signals.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
-#include "base/owned_fd.h"
+#include "base/notify_fd.h"
 #include "base/pause_point.h"
 
 namespace memfabric {
@@ -29,12 +24,9 @@ namespace memfabric {
 struct Stream::Queue {
     struct Listener {
         std::uint64_t sequence;
-        int fd;  // ours; the listener has its own descriptor of the same eventfd and may close it at any time
+        NotifyFd fd;
 
-        void notify() const {
-            eventfd_write(fd, 1);
-            ::close(fd);
-        }
+        void notify() { fd.notify(); }
     };
 
     mutable std::mutex mutex;
@@ -192,22 +184,15 @@ Failure Stream::first_failure() const {
 
 Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const int listener_fd = above_standard_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    const int own_fd = listener_fd < 0 ? -1 : fcntl(listener_fd, F_DUPFD_CLOEXEC, kLowestOwnFd);
-    if (own_fd < 0) {
-        const int error = errno;
-        if (listener_fd >= 0) ::close(listener_fd);
-        return fail(Status::NoResources, "stream %" PRIu64 " cannot make an eventfd: %s", handle_,
-                    std::strerror(error));
-    }
-    const Queue::Listener listener{sequence, own_fd};
+    Queue::Listener listener{sequence, {}};
+    const std::string name = "stream " + std::to_string(handle_);
+    if (const Status status = NotifyFd::make(name.c_str(), listener.fd, fd); status != Status::Ok) return status;
     const std::lock_guard lock(queue_->mutex);
     if (queue_->completed >= sequence) {
         listener.notify();
     } else {
-        queue_->listeners.push_back(listener);
+        queue_->listeners.push_back(std::move(listener));
     }
-    fd = listener_fd;
     return Status::Ok;
 }
 
@@ -231,13 +216,9 @@ Status Stream::close() {
     return Status::Ok;
 }
 
-// Never destroyed: streams may be closed while static destructors run. Its lock is held across fork, so that a child
-// never inherits it in somebody else's hands.
+// Never destroyed: streams may be closed while static destructors run.
 StreamRegistry& StreamRegistry::process() {
     static StreamRegistry& registry = *new StreamRegistry;
-    static const int fork_handlers = pthread_atfork([] { registry.mutex_.lock(); }, [] { registry.mutex_.unlock(); },
-                                                    [] { registry.mutex_.unlock(); });
-    static_cast<void>(fork_handlers);
     return registry;
 }
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 
@@ -26,7 +27,7 @@ struct Failure {
 // Thread contract: every method may be called from any thread except the stream's own (a task must not use the stream
 // that runs it). The thread starts with the first task, sleeps when there is none, and is joined by `close`. In a
 // forked child every method fails with NotInit: the thread stayed with the parent.
-class Stream {
+class MF_API Stream {
 public:
     using Task = std::function<Status()>;  // fails by returning a status and leaving the thread's last error
     using Timeout = std::optional<std::chrono::nanoseconds>;
@@ -83,6 +84,12 @@ public:
     std::vector<std::shared_ptr<Stream>> all() const;
 
 private:
+    friend void hold_across_forks<StreamRegistry>();
+    StreamRegistry() { hold_across_forks<StreamRegistry>(); }
+    void before_fork() { mutex_.lock(); }
+    void after_fork() { mutex_.unlock(); }
+    void begin_in_child() { mutex_.unlock(); }  // each stream knows itself whose it is
+
     mutable std::mutex mutex_;
     std::uint64_t last_handle_ = 0;
     std::unordered_map<std::uint64_t, std::weak_ptr<Stream>> streams_;

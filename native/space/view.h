@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/api.h"
+
 namespace memfabric {
 
 class Space;
 
-class View {
+class MF_API View {
 public:
     View(std::shared_ptr<Space> space, std::uint32_t rank, std::byte* data, std::size_t size_bytes);
     ~View();

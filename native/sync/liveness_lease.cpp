@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/liveness_lease.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <system_error>
 
 #include "base/blocked_signals.h"
 #include "base/last_error.h"
+#include "sync/robust_futex.h"
 
 namespace memfabric {
 
@@ -38,23 +37,13 @@ LivenessLease::~LivenessLease() {
 
 void LivenessLease::hold() {
     pthread_setname_np(pthread_self(), "mf-lease");
-    // The list has one entry; the kernel finds the word at a distance from it. This replaces the C library's list for
-    // this thread, which therefore must not own robust mutexes: it owns nothing.
-    robust_list entry{};
-    robust_list_head head{};
-    head.list.next = &entry;
-    entry.next = &head.list;
-    head.futex_offset = reinterpret_cast<char*>(&word_) - reinterpret_cast<char*>(&entry);
-    const bool guarded = syscall(SYS_set_robust_list, &head, sizeof head) == 0;
-    const auto tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
-    word_.store(guarded ? tid : FUTEX_TID_MASK, std::memory_order_seq_cst);
+    RobustFutex robust(word_);
+    const bool kernel_tells = robust.hold();
+    if (!kernel_tells) word_.store(FUTEX_TID_MASK, std::memory_order_seq_cst);  // held, but by nobody in particular
     holding_.store(true);
     holding_.notify_all();
     stopping_.wait(false);
-    if (guarded) {
-        head.list.next = &head.list;
-        syscall(SYS_set_robust_list, nullptr, sizeof head);
-    }
+    if (kernel_tells) robust.let_go();
 }
 
 }  // namespace memfabric

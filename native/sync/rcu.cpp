@@ -20,9 +20,10 @@ struct SlotKeeper {
     }
 };
 
-// In a forked child: they are not there any more.
+// In a forked child: they are not there any more, and what the parent moved does not count.
 void forget_other_threads() {
     for (ReaderSlot* slot = reader_slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
+        slot->traffic.clear();
         if (slot == detail::slot_of_thread) continue;
         slot->entered.store(0, std::memory_order_relaxed);
         slot->taken.store(false, std::memory_order_relaxed);
@@ -35,6 +36,9 @@ bool is_inside_since_before(const ReaderSlot& slot, std::uint64_t period) {
 }
 
 }  // namespace
+
+constinit std::atomic<std::uint64_t> detail::epoch{1};
+constinit thread_local ReaderSlot* detail::slot_of_thread = nullptr;
 
 ReaderSlot* detail::claim_slot() {
     static const int fork_handler_installed = pthread_atfork(nullptr, nullptr, forget_other_threads);
@@ -72,6 +76,16 @@ bool grace_period_ended(std::uint64_t period) {
         if (is_inside_since_before(*slot, period)) return false;
     }
     return true;
+}
+
+TrafficCounters::Amount traffic(Route route, Operation operation, std::size_t size_class) {
+    TrafficCounters::Amount sum;
+    for (const ReaderSlot* slot = reader_slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
+        const TrafficCounters::Amount amount = slot->traffic.read(route, operation, size_class);
+        sum.calls += amount.calls;
+        sum.bytes += amount.bytes;
+    }
+    return sum;
 }
 
 }  // namespace memfabric::rcu

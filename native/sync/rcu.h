@@ -16,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/api.h"
+#include "base/traffic.h"
+
 namespace memfabric::rcu {
 
 // One per thread that ever held a guard; given back when the thread ends, never freed.
@@ -23,6 +26,8 @@ struct alignas(64) ReaderSlot {
     std::atomic<std::uint64_t> entered{0};  // the epoch the reader saw when it entered, 0 = not inside
     std::atomic<bool> taken{true};
     ReaderSlot* next = nullptr;
+    // Here because whoever moves bytes holds a guard, and finding what belongs to the thread costs as much as counting.
+    TrafficCounters traffic;
 };
 
 class ReadGuard {
@@ -34,16 +39,23 @@ public:
     ReadGuard(const ReadGuard&) = delete;
     ReadGuard& operator=(const ReadGuard&) = delete;
 
-    // Leaves and enters again, so that writers need not wait for the whole of a long operation. Everything looked up
-    // before must be looked up again. No effect inside another guard.
-    void renew();
+    // Leaves early: for operations too long for writers to wait for, which go on with what they have pinned. No effect
+    // inside another guard.
+    void leave() {
+        if (std::exchange(outermost_, false)) slot_->entered.store(0, std::memory_order_release);
+    }
+
+    TrafficCounters& traffic() const { return slot_->traffic; }  // this thread's, also after `leave`
 
 private:
     ReaderSlot* slot_;
     bool outermost_;
 };
 
-// Returns when every guard that existed at the time of the call has been left or renewed. Spins briefly, then sleeps in
+// What all threads of this process have moved so far, those that ended included.
+MF_API TrafficCounters::Amount traffic(Route route, Operation operation, std::size_t size_class);
+
+// Returns when every guard that existed at the time of the call has been left. Spins briefly, then sleeps in
 // growing steps of at most 0.5 ms: readers would pay for a wake-up, writers are rare and can wait.
 void synchronize();
 
@@ -75,10 +87,50 @@ private:
     std::vector<Retired> things_;
 };
 
+// A value that readers look at inside a guard and writers replace as a whole. Writers take turns: whatever changes it
+// is called under its owner's lock.
+template <typename Value>
+class Published {
+public:
+    Published() : current_(new Value()) {}
+    ~Published() { delete current_.load(std::memory_order_relaxed); }
+    Published(const Published&) = delete;
+    Published& operator=(const Published&) = delete;
+
+    const Value& read() const { return *current_.load(std::memory_order_seq_cst); }
+
+    void replace(std::unique_ptr<const Value> next) {
+        const Value* before = current_.exchange(next.release(), std::memory_order_seq_cst);
+        retired_.put(std::shared_ptr<const Value>(before));
+    }
+
+    template <typename Change>
+    void update(Change change) {
+        auto next = std::make_unique<Value>(*current_.load(std::memory_order_relaxed));
+        change(*next);
+        replace(std::move(next));
+    }
+
+    bool collect() { return retired_.collect(); }  // true if no earlier value is left
+
+    // What was replaced and readers may still use, for whoever waits for them without the owner's lock.
+    RetireList take_retired() { return std::exchange(retired_, {}); }
+
+    // In a forked child there is nobody to wait for.
+    void reset_in_child() {
+        delete current_.exchange(new Value(), std::memory_order_relaxed);
+        retired_ = {};
+    }
+
+private:
+    std::atomic<const Value*> current_;
+    RetireList retired_;
+};
+
 namespace detail {
 
-inline std::atomic<std::uint64_t> epoch{1};
-inline thread_local ReaderSlot* slot_of_thread = nullptr;
+extern std::atomic<std::uint64_t> epoch;
+extern constinit thread_local ReaderSlot* slot_of_thread;
 ReaderSlot* claim_slot();
 
 }  // namespace detail
@@ -88,12 +140,6 @@ inline ReadGuard::ReadGuard() : slot_(detail::slot_of_thread) {
         slot_ = detail::claim_slot();
     outermost_ = slot_->entered.load(std::memory_order_relaxed) == 0;
     if (outermost_) slot_->entered.store(detail::epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
-}
-
-inline void ReadGuard::renew() {
-    if (!outermost_) return;
-    slot_->entered.store(0, std::memory_order_release);
-    slot_->entered.store(detail::epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
 }
 
 }  // namespace memfabric::rcu

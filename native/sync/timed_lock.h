@@ -41,7 +41,7 @@ private:
     }
 
     static constexpr std::uint32_t kFree = 0, kLocked = 1, kContended = 2;
-    inline static thread_local char own_mark_ = 0;  // its address tells threads apart
+    static constinit thread_local char own_mark_;  // its address tells threads apart
     FutexWord word_{kFree};
     std::atomic<const char*> owner_{nullptr};
 };

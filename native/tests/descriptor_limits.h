@@ -15,17 +15,17 @@
 #include <optional>
 
 #include "base/owned_fd.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 
-namespace memfabric::testing {
+namespace memfabric::tests {
 
 // The soft limit of descriptors, as long as it lives. The limit holds for the whole process.
 class DescriptorLimit {
 public:
     explicit DescriptorLimit(rlim_t count) {
-        CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
         const rlimit changed{count, before_.rlim_max};
-        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &changed), 0);
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &changed), 0);
     }
     ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
     DescriptorLimit(const DescriptorLimit&) = delete;
@@ -36,11 +36,23 @@ private:
 };
 
 // UBSan opens a pipe to look at an object's type, and takes a failure of that for a wrong type.
+inline constexpr char kNoneToSpare[] = "the sanitizer needs descriptors itself";
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool kSanitizerNeedsDescriptors = true;
 #else
 inline constexpr bool kSanitizerNeedsDescriptors = false;
 #endif
+
+// As many as there are: whoever closes one can open one.
+class NoFurtherDescriptor {
+public:
+    NoFurtherDescriptor() : limit_(lowest_free()) {}
+
+private:
+    static rlim_t lowest_free() { return static_cast<rlim_t>(OwnedFd(dup(STDERR_FILENO)).get()); }
+
+    DescriptorLimit limit_;
+};
 
 // Nobody in this process can open anything.
 class NoDescriptorLeft {
@@ -55,7 +67,9 @@ private:
 class PlainUserThread {
 public:
     PlainUserThread() {
-        if (geteuid() == 0) CHECK_EQ(syscall(SYS_setresuid, -1, kNobody, -1), 0);
+        if (geteuid() == 0) {
+            EXPECT_EQ(syscall(SYS_setresuid, -1, kNobody, -1), 0);
+        }
     }
     ~PlainUserThread() { syscall(SYS_setresuid, -1, getuid(), -1); }
     PlainUserThread(const PlainUserThread&) = delete;
@@ -71,13 +85,13 @@ class FewDescriptorsInFlight {
 public:
     FewDescriptorsInFlight() {
         std::array<int, 2> ends{};
-        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
         sending_.reset(ends[0]);
         receiving_.reset(ends[1]);
         limit_.emplace(kAllowed);
         while (send_many()) {
         }
-        CHECK_EQ(errno, ETOOMANYREFS);
+        EXPECT_EQ(errno, ETOOMANYREFS);
     }
 
 private:
@@ -109,4 +123,4 @@ private:
     std::optional<DescriptorLimit> limit_;
 };
 
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/access_epochs.h"
 
-#include <pthread.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -16,26 +15,27 @@
 
 namespace memfabric {
 
+constinit thread_local EpochWords::ThreadSlot* AccessEpochs::slot_of_thread_ = nullptr;
+constinit thread_local std::uint32_t AccessEpochs::fork_of_slot_ = 0;
+
 // Never destroyed: threads give their slots back while static destructors run.
 AccessEpochs& AccessEpochs::process() {
     static AccessEpochs& epochs = *new AccessEpochs;
-    static const int fork_handlers = pthread_atfork([] { epochs.mutex_.lock(); }, [] { epochs.mutex_.unlock(); },
-                                                    [] {
-                                                        // The page is shared with the parent: the child makes its own.
-                                                        epochs.file_.reset();
-                                                        epochs.mapping_.reset();
-                                                        epochs.taken_.fill(false);
-                                                        fork_count_.fetch_add(1, std::memory_order_relaxed);
-                                                        epochs.mutex_.unlock();
-                                                    });
-    static_cast<void>(fork_handlers);
     return epochs;
+}
+
+// The page is shared with the parent: the child makes its own.
+void AccessEpochs::begin_in_child() {
+    file_.reset();
+    mapping_.reset();
+    taken_.fill(false);
+    mutex_.unlock();
 }
 
 struct AccessEpochs::SlotKeeper {
     ~SlotKeeper() {
         const std::lock_guard lock(process().mutex_);
-        if (slot_of_thread_ != nullptr && fork_of_slot_ == fork_count_.load()) {
+        if (slot_of_thread_ != nullptr && fork_of_slot_ == ForkGuard::forks()) {
             const auto* words = reinterpret_cast<const EpochWords*>(process().mapping_.address());
             process().taken_[static_cast<std::size_t>(slot_of_thread_ - words->slots.data())] = false;
         }
@@ -73,7 +73,7 @@ EpochWords::ThreadSlot* AccessEpochs::claim_slot() {
         auto* words = reinterpret_cast<EpochWords*>(mapping_.address());
         if (words->used.load() <= i) words->used.store(i + 1, std::memory_order_seq_cst);
         slot_of_thread_ = &words->slots[i];
-        fork_of_slot_ = fork_count_.load();
+        fork_of_slot_ = ForkGuard::forks();
         thread_local SlotKeeper keeper;
         static_cast<void>(keeper);
         return slot_of_thread_;

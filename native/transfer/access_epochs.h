@@ -15,6 +15,7 @@
 #include <functional>
 #include <mutex>
 
+#include "base/fork_guard.h"
 #include "base/owned_fd.h"
 #include "base/status.h"
 #include "memory/memfd.h"
@@ -55,7 +56,12 @@ public:
 private:
     struct SlotKeeper;
 
-    AccessEpochs() = default;
+    friend void hold_across_forks<AccessEpochs>();
+    AccessEpochs() { hold_across_forks<AccessEpochs>(); }
+    void before_fork() { mutex_.lock(); }
+    void after_fork() { mutex_.unlock(); }
+    void begin_in_child();
+
     Status open();  // with the lock held
     EpochWords::ThreadSlot* claim_slot();
 
@@ -64,9 +70,8 @@ private:
     SharedMapping mapping_;
     std::array<bool, EpochWords::kSlots> taken_{};
 
-    inline static thread_local EpochWords::ThreadSlot* slot_of_thread_ = nullptr;
-    inline static thread_local std::uint64_t fork_of_slot_ = 0;
-    inline static std::atomic<std::uint64_t> fork_count_{1};
+    static constinit thread_local EpochWords::ThreadSlot* slot_of_thread_;
+    static constinit thread_local std::uint32_t fork_of_slot_;
 };
 
 // The target's side: the epochs of one initiator.
@@ -93,7 +98,7 @@ private:
 };
 
 inline AccessEpochs::Epoch::Epoch(std::uint64_t target) : slot_(slot_of_thread_) {
-    if (slot_ == nullptr || fork_of_slot_ != fork_count_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (slot_ == nullptr || fork_of_slot_ != ForkGuard::forks_so_far()) [[unlikely]] {
         slot_ = process().claim_slot();
         if (slot_ == nullptr) return;
     }

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/dialling.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "base/interruption.h"
 #include "base/last_error.h"
 #include "endpoint/frames.h"
-#include "endpoint/packets.h"
+#include "endpoint/link.h"
 #include "transfer/access_epochs.h"
 
 namespace memfabric {
@@ -46,9 +41,23 @@ Status about(const DialRequest& request, Status status) {
     return fail(status, "session %s: %s", request.session.c_str(), take_last_error().c_str());
 }
 
-Status wait_for(int fd, const DialRequest& request) {
-    const Status status = wait_for_socket(fd, POLLIN, request.deadline);
+Status wait_for_news(const Link& link, const DialRequest& request) {
+    const Status status = link.wait_for_news(request.deadline);
     return status == Status::Timeout ? silent(request) : status;
+}
+
+Status receive(Link& link, const DialRequest& request, Packet& packet) {
+    for (;;) {
+        if (const Status status = wait_for_news(link, request); status != Status::Ok) return status;
+        switch (link.receive(packet)) {
+            case Reception::Nothing:
+                continue;
+            case Reception::Packet:
+                return Status::Ok;
+            case Reception::End:
+                return strange(request);
+        }
+    }
 }
 
 Status ask_who(const DialRequest& request, Welcome& welcome) {
@@ -56,60 +65,40 @@ Status ask_who(const DialRequest& request, Welcome& welcome) {
     if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
         return status;
     }
-    const Bytes hello = encode(Hello{});
-    if (send(connection.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-        return strange(request);
-    }
-    Bytes received;
-    for (;;) {
-        if (const Status status = wait_for(connection.get(), request); status != Status::Ok) return status;
-        std::array<char, 512> buffer;
-        const ssize_t got = recv(connection.get(), buffer.data(), buffer.size(), 0);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (got <= 0) return strange(request);
-        received.append(buffer.data(), static_cast<std::size_t>(got));
-        std::size_t frame_bytes = 0;
-        const Completeness state = completeness(received, frame_bytes);
-        if (state == Completeness::Incomplete) continue;
-        const std::optional<Welcome> decoded = decode_welcome(received);
-        if (state == Completeness::Malformed || !decoded) return strange(request);
-        welcome = *decoded;
-        return Status::Ok;
-    }
+    Link link(Link::Kind::Tcp, std::move(connection));
+    if (link.send(encode(Hello{})) != Sending::Sent) return strange(request);
+    Packet answer;
+    if (const Status status = receive(link, request, answer); status != Status::Ok) return status;
+    const std::optional<Welcome> decoded = decode_welcome(answer.bytes);
+    if (!decoded) return strange(request);
+    welcome = *decoded;
+    return Status::Ok;
 }
 
-Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer, OwnedFd& link) {
+Status attach(const DialRequest& request, const Welcome& welcome, Packet& answer, std::shared_ptr<Link>& link) {
     int epochs_fd = -1;
     if (const Status status = AccessEpochs::process().fd(epochs_fd); status != Status::Ok) return status;
-    if (const Status status = connect_abstract(welcome.unix_name, link); status != Status::Ok) {
+    if (const Status status = Link::connect(welcome.unix_name, link); status != Status::Ok) {
         return about(request, status);
     }
     const Bytes bytes = encode(Attach{welcome.secret, request.own_instance, request.own_session});
     for (;;) {
-        const Sending sending = send_packet(link.get(), bytes, std::array{epochs_fd});
+        const Sending sending = link->send(bytes, std::array{epochs_fd});
         if (sending == Sending::Sent) break;
         if (sending != Sending::Crowded) return strange(request);
         if (std::chrono::steady_clock::now() >= request.deadline) return crowded(request);
         if (Interruption::requested()) return Status::Interrupted;
         std::this_thread::sleep_for(kCrowdedPause);  // nothing tells when the kernel takes more
     }
-    for (;;) {
-        if (const Status status = wait_for(link.get(), request); status != Status::Ok) return status;
-        const Reception reception = receive_packet(link.get(), answer);
-        if (reception == Reception::Packet) return Status::Ok;
-        if (reception == Reception::End) return strange(request);
-    }
+    return receive(*link, request, answer);
 }
 
 // Everything that the peer shows at the moment: a transfer that comes next finds it.
 Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer) {
-    for (std::uint32_t taken = 0; taken < count;) {
-        if (const Status status = wait_for(peer.link.get(), request); status != Status::Ok) return status;
+    for (std::uint32_t taken = 0; taken < count; ++taken) {
         Packet packet;
-        const Reception reception = receive_packet(peer.link.get(), packet);
-        if (reception == Reception::Nothing) continue;
-        if (reception == Reception::End || !peer.take(std::move(packet))) return strange(request);
-        ++taken;
+        if (const Status status = receive(*peer.link, request, packet); status != Status::Ok) return status;
+        if (!peer.take(std::move(packet))) return strange(request);
     }
     return Status::Ok;
 }
@@ -158,14 +147,16 @@ Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
     if (const Status status = attach(request, welcome, answer, peer->link); status != Status::Ok) return status;
     if (const Status status = take_pages(request, answer, *peer); status != Status::Ok) return status;
     ucred owner{};
-    if (!peer_of(peer->link.get(), owner) || owner.pid <= 0) {
+    if (!peer->link->peer(owner) || owner.pid <= 0) {
         return fail(Status::NotConnected,
                     "session %s runs in a process that this one cannot see (another container); share the pid "
                     "namespace of both",
                     request.session.c_str());
     }
     peer->session = request.session;
+    peer->segments.session = request.session;
     peer->process = {owner.pid, &peer->words().life};
+    peer->transport = std::make_unique<PeerProcessTransport>(peer->process);
     // The pid was asked for while the process lived: the word is wiped before the number can be given away.
     if (!peer->process.alive()) {
         return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());

@@ -194,6 +194,10 @@ Status TransferEngine::unregister_memory(std::span<const std::uint64_t> starts) 
     return status;
 }
 
+std::size_t TransferEngine::registration_count() const {
+    return fork_guard_.in_forked_child() ? 0 : registrations_.count();
+}
+
 // The registration has ended already; what can fail is only to see its last users leave.
 Status TransferEngine::wait_for_initiators(const char* what) {
     std::shared_ptr<SessionService> service;

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 #include "copy/request.h"
@@ -34,7 +35,7 @@
 #include "transfer/registrations.h"
 #include "transfer/segment_offers.h"
 #include "transfer/service.h"
-#include "transports/peer_process.h"
+#include "transports/transport.h"
 
 namespace memfabric {
 
@@ -61,7 +62,7 @@ struct QuantisedBatch {
 // Thread contract: every method from any thread. Transfers block for their bytes and, at first contact, up to the
 // time-out; nothing is locked on their way. `unregister_memory`, `release` and `close` wait for peers that are inside.
 // Every failure leaves a sentence in the thread's last error.
-class TransferEngine final : public std::enable_shared_from_this<TransferEngine>, private ExportWatcher {
+class MF_API TransferEngine final : public std::enable_shared_from_this<TransferEngine>, private ExportWatcher {
 public:
     using Milliseconds = std::chrono::milliseconds;
     // Finds the address of a session whose name is none; for the control plane, may block until the deadline.
@@ -86,7 +87,7 @@ public:
     Status unregister_memory(std::span<const std::uint64_t> starts);
     Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
     Status release(std::uint64_t address);
-    std::size_t registration_count() const { return fork_guard_.in_forked_child() ? 0 : registrations_.count(); }
+    std::size_t registration_count() const;
 
     Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
                     std::uint64_t size_bytes);
@@ -100,7 +101,7 @@ public:
     // Runs the transfer on a stream; 0 is no stream.
     Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream);
     // Runs any work of this engine on the engine's own stream.
-    Status submit_own(Stream::Task task, std::shared_ptr<Stream>& stream, std::uint64_t& sequence);
+    Status submit_own(Stream::Task task);
 
     std::shared_ptr<PeerFailures> failures() const;
 

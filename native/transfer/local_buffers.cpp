@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/local_buffers.h"
 
-#include <algorithm>
 #include <cinttypes>
-#include <utility>
 
 #include "base/last_error.h"
 #include "copy/type.h"
@@ -19,29 +17,23 @@ Status LocalBuffers::ask_owner(const Region& region, Extent buffer) {
                     buffer.size_bytes, buffer.address, region.space->object_name().c_str(), region.base, region.end);
     }
     belongs_to_object_ = true;
-    return region.space->slots().check("buffer", buffer, kAnyMemory, "transfer");
+    Side side;
+    const Status status = region.space->slots().resolve("buffer", buffer, kAnyMemory, "transfer", side);
+    if (status != Status::Ok) return status;
+    if (side.transport != nullptr) {
+        return fail(Status::InvalidParam,
+                    "%s: the buffer at 0x%" PRIxPTR
+                    " is memory of rank %u that is not mapped in this process; copy it "
+                    "into memory of this process first",
+                    region.space->object_name().c_str(), buffer.address, side.rank);
+    }
+    if (pins_ != nullptr) pins_->add(side);
+    return Status::Ok;
 }
 
 Status LocalBuffers::ask_owner_again(Extent buffer) const {
     const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
     return region == nullptr ? Status::Ok : region->space->slots().recheck(buffer, since_);
-}
-
-void BufferOwners::add(Extent buffer) {
-    const Region* region = RegionTable::process().first_touched(buffer.address, buffer.size_bytes);
-    if (region == nullptr) return;
-    std::shared_ptr<Space> owner = region->space->weak_from_this().lock();
-    if (owner != nullptr && std::ranges::find(owners_, owner) == owners_.end()) owners_.push_back(std::move(owner));
-}
-
-Status BufferOwners::check() const {
-    for (const auto& owner : owners_) {
-        if (!owner->is_closed()) continue;
-        return fail(Status::NotConnected,
-                    "%s was destroyed during the transfer, and a buffer of this process lay in it",
-                    owner->object_name().c_str());
-    }
-    return Status::Ok;
 }
 
 }  // namespace memfabric

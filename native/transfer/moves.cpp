@@ -3,8 +3,8 @@
 // The transfers: find the peer, check its registrations and our buffer, move, check that both were there all the time.
 //
 // Budget of one small transfer beside the copy or system call itself: one guard, one access epoch, one hash look-up,
-// one binary search of the peer's registrations and one of our objects, three loads of the peer's life. No lock, no
-// allocation.
+// one binary search of the peer's registrations and one of our objects, three loads of the peer's life, one count. No
+// lock, no allocation.
 #include <algorithm>
 #include <cinttypes>
 #include <memory>
@@ -14,136 +14,164 @@
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/engine.h"
+#include "memory/move_pins.h"
 #include "sync/rcu.h"
 #include "transfer/access_epochs.h"
-#include "transfer/batch_routes.h"
 #include "transfer/engine.h"
 #include "transfer/local_buffers.h"
 #include "transfer/outcome.h"
-#include "transfer/piece_sides.h"
 #include "transfer/registration_page.h"
+#include "transports/mapped.h"
+#include "transports/routed_batch.h"
 
 namespace memfabric {
 namespace {
 
 constexpr std::uint64_t kAllAddresses = std::uint64_t{1} << 56;
-// What a transfer moves inside one guard: some 10 to 50 ms, and enough for all threads to work far from each other.
-constexpr std::size_t kGuardedBytes = std::size_t{128} << 20;
+// What a transfer moves inside a guard, or between two looks at the peer's registrations: some 10 to 50 ms, and enough
+// for all threads to work far from each other.
+constexpr std::size_t kPartBytes = std::size_t{128} << 20;
 constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
 
-Status move_admitted(Peer& peer, Direction direction, const Piece& piece) {
-    std::uint32_t segment = kPrivateMemory;
-    bool covered = false;
-    for (;;) {
-        RegistrationScan scan(peer.words());
-        covered = scan.covers(remote_of(direction, piece), piece.size_bytes, segment);
-        if (scan.current()) [[likely]]
-            break;
-    }
-    if (!covered || local_of(direction, piece) == 0) [[unlikely]]
-        return explain_range(peer, direction, piece);
-    if (segment != kPrivateMemory) {
-        std::byte* remote = peer.mapped_at(segment, remote_of(direction, piece), piece.size_bytes);
-        if (remote != nullptr) [[likely]] {
-            const Piece here = mapped(direction, piece, remote);
-            CopyEngine::process().copy(here.target, here.source, here.size_bytes);
-            return conclude(peer, direction, {&piece, 1}, {piece.size_bytes, 0}, piece.size_bytes);
-        }
-    }
-    const Moved moved = move_pieces(peer.process, direction, {&piece, 1}, piece.size_bytes);
-    return conclude(peer, direction, {&piece, 1}, moved, piece.size_bytes);
+using Segments = std::vector<std::shared_ptr<const void>>;  // of the peer that stay mapped after the guard
+
+constexpr Operation operation_of(Direction direction) {
+    return direction == Direction::Write ? Operation::Write : Operation::Read;
 }
 
-Status move_one(Peer& peer, Direction direction, const Piece& piece) {
+// Where the piece goes: by its own way where it is mapped, else through the peer's transport. False: it is not all
+// registered there.
+bool route(Peer& peer, Direction direction, const Piece& piece, RegistrationScan& scan, Segments* held, Piece& here,
+           bool& is_mapped) {
+    std::uint32_t segment = kPrivateMemory;
+    const std::uint64_t remote = remote_of(direction, piece);
+    if (local_of(direction, piece) == 0 || !scan.covers(remote, piece.size_bytes, segment)) return false;
+    std::byte* place = segment == kPrivateMemory ? nullptr : peer.mapped_at(segment, remote, piece.size_bytes);
+    is_mapped = place != nullptr;
+    if (is_mapped) here = with_remote_at(direction, piece, place);
+    if (is_mapped && held != nullptr) held->push_back(peer.segments.hold(segment));
+    return true;
+}
+
+// The hot path: one piece, inside a guard.
+Status move_one(const rcu::ReadGuard& guard, Peer& peer, Direction direction, const Piece& piece) {
     LocalBuffers local;
     const Extent buffer = local_extent(direction, piece);
     if (const Status status = local.admit(buffer); status != Status::Ok) [[unlikely]]
         return status;
-    const Status status = move_admitted(peer, direction, piece);
+    Piece here;
+    bool is_mapped = false;
+    for (;;) {
+        RegistrationScan scan(peer.words());
+        const bool covered = route(peer, direction, piece, scan, nullptr, here, is_mapped);
+        if (!scan.current()) [[unlikely]]
+            continue;
+        if (!covered) [[unlikely]]
+            return explain_range(peer, direction, piece);
+        break;
+    }
+    Status status = Status::Ok;
+    if (is_mapped) {
+        guard.traffic().add(Route::Mapped, operation_of(direction), piece.size_bytes);
+        CopyEngine::process().copy(here.target, here.source, here.size_bytes);
+        if (!peer.usable()) [[unlikely]]
+            status = explain_failure(peer, {Status::Ok, piece.size_bytes, {}}, piece.size_bytes);
+    } else {
+        guard.traffic().add(peer.transport->traits().route, operation_of(direction), piece.size_bytes);
+        Completion completion;
+        peer.transport->start({direction, {&piece, 1}, piece.size_bytes}, completion);
+        status = conclude(peer, completion.outcome(), piece.size_bytes);
+    }
     return status == Status::Ok ? local.recheck(buffer) : status;
 }
 
-std::size_t sum_of(std::span<const Piece> pieces) {
-    std::size_t sum = 0;
-    for (const Piece& piece : pieces) sum += piece.size_bytes;
-    return sum;
+// The index of the first piece that may not be transferred, or their number. Inside a guard.
+std::size_t route_all(Peer& peer, Direction direction, std::span<const Piece> pieces, RoutedBatch& batch,
+                      Segments* held) {
+    for (;;) {
+        RegistrationScan scan(peer.words());
+        batch.clear();
+        std::size_t routed = 0;
+        for (; routed < pieces.size(); ++routed) {
+            const Piece& piece = pieces[routed];
+            Piece here;
+            bool is_mapped = false;
+            if (!route(peer, direction, piece, scan, held, here, is_mapped)) break;
+            const std::size_t to_come = pieces.size() - routed - 1;
+            is_mapped ? batch.add(MappedTransport::process(), direction, here, to_come)
+                      : batch.add(*peer.transport, direction, piece, to_come);
+        }
+        if (scan.current()) return routed;
+    }
 }
 
-Status move_admitted(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
-    BatchRoutes routes;
-    const std::size_t refused = routes.sort(peer, direction, pieces);
-    if (refused != pieces.size()) return explain_range(peer, direction, pieces[refused]);
-    const std::size_t direct_bytes = sum_of(routes.direct());
-    Moved moved;
-    if (direct_bytes != total_bytes) {
-        moved = move_pieces(peer.process, direction, routes.through_kernel(), total_bytes - direct_bytes);
+void count(const rcu::ReadGuard& guard, const RoutedBatch& batch) {
+    for (const RoutedBatch::Leg& leg : batch.legs()) {
+        guard.traffic().add(leg.transport->traits().route, operation_of(leg.direction), leg.total_bytes);
     }
-    if (direct_bytes != 0 && moved.error == 0) {
-        CopyEngine::process().copy_batch(routes.direct());
-        moved.size_bytes += direct_bytes;
-    }
-    return conclude(peer, direction, routes.through_kernel(), moved, total_bytes);
 }
 
-Status move_many(Peer& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes) {
-    LocalBuffers local;
+Status admit_all(LocalBuffers& local, Direction direction, std::span<const Piece> pieces) {
     for (const Piece& piece : pieces) {
         if (const Status status = local.admit(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
             return status;
     }
-    if (const Status status = move_admitted(peer, direction, pieces, total_bytes); status != Status::Ok) return status;
+    return Status::Ok;
+}
+
+// A batch, inside a guard.
+Status move_many(const rcu::ReadGuard& guard, Peer& peer, const Move& move) {
+    LocalBuffers local;
+    if (const Status status = admit_all(local, move.direction, move.pieces); status != Status::Ok) [[unlikely]]
+        return status;
+    RoutedBatch batch;
+    const std::size_t routed = route_all(peer, move.direction, move.pieces, batch, nullptr);
+    if (routed != move.pieces.size()) return explain_range(peer, move.direction, move.pieces[routed]);
+    count(guard, batch);
+    if (const Status status = conclude(peer, batch.run(), move.total_bytes); status != Status::Ok) return status;
     if (local.untouched()) [[likely]]
         return Status::Ok;
-    for (const Piece& piece : pieces) {
-        if (const Status status = local.recheck(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
+    for (const Piece& piece : move.pieces) {
+        if (const Status status = local.recheck(local_extent(move.direction, piece)); status != Status::Ok) [[unlikely]]
             return status;
     }
     return Status::Ok;
 }
 
-// All of it, before the first byte moves.
-Status check_all(Peer& peer, Direction direction, std::span<const Piece> pieces) {
-    LocalBuffers local;
-    for (const Piece& piece : pieces) {
-        if (const Status status = local.admit(local_extent(direction, piece)); status != Status::Ok) return status;
-    }
-    BatchRoutes routes;
-    const std::size_t refused = routes.sort(peer, direction, pieces);
-    return refused == pieces.size() ? Status::Ok : explain_range(peer, direction, pieces[refused]);
-}
+// Leaves the guard, with its own side pinned: whoever takes other memory away, of whatever object, does not wait for
+// it. The peer's registrations are looked at again for every part.
+Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
+    MovePins pins;
+    LocalBuffers local(&pins);
+    if (const Status status = admit_all(local, move.direction, move.pieces); status != Status::Ok) return status;
+    RoutedBatch all;  // checked before the first byte moves
+    const std::size_t routed = route_all(peer, move.direction, move.pieces, all, nullptr);
+    if (routed != move.pieces.size()) return explain_range(peer, move.direction, move.pieces[routed]);
+    count(guard, all);
+    guard.leave();
 
-Status partly(Status status, std::size_t moved_bytes, std::size_t total_bytes) {
-    if (moved_bytes == 0) return status;
-    return fail(Status::PartialFailed, "%s; before that %zu of %zu bytes were moved", take_last_error().c_str(),
-                moved_bytes, total_bytes);
-}
-
-// Leaves the guard between chunks: whoever takes memory away, of whatever object, waits for one chunk at most.
-Status move_in_chunks(rcu::ReadGuard& guard, Peer& peer, Direction direction, std::span<const Piece> pieces,
-                      std::size_t total_bytes) {
-    if (const Status status = check_all(peer, direction, pieces); status != Status::Ok) return status;
-    BufferOwners owners;
-    for (const Piece& piece : pieces) owners.add(local_extent(direction, piece));
-    std::vector<Piece> chunk;
-    std::size_t chunk_bytes = 0;
-    std::size_t moved_bytes = 0;
-    for (const Piece& piece : pieces) {
-        for (std::size_t offset = 0; offset < piece.size_bytes;) {
-            const std::size_t part_bytes = std::min(piece.size_bytes - offset, kGuardedBytes - chunk_bytes);
-            chunk.push_back({piece.target + offset, piece.source + offset, part_bytes});
-            chunk_bytes += part_bytes;
-            offset += part_bytes;
-            if (chunk_bytes < kGuardedBytes && moved_bytes + chunk_bytes < total_bytes) continue;
-            Status status = owners.check();
-            if (status == Status::Ok) status = move_many(peer, direction, chunk, chunk_bytes);
-            if (status != Status::Ok) return partly(status, moved_bytes, total_bytes);
-            moved_bytes += std::exchange(chunk_bytes, 0);
-            chunk.clear();
-            PausePoint::reach("transfer.between_chunks");
-            guard.renew();
+    const auto may_go_on = [&] { return local.recheck_pinned(); };
+    Outcome sum;
+    const auto move_part = [&](const Move& part) {
+        RoutedBatch batch;
+        Segments held;
+        {
+            const rcu::ReadGuard look;
+            const std::size_t still = route_all(peer, part.direction, part.pieces, batch, &held);
+            if (still != part.pieces.size()) {
+                const Status status = explain_range(peer, part.direction, part.pieces[still]);
+                sum += {status, 0, take_last_error()};
+                return status;
+            }
         }
-    }
-    return Status::Ok;
+        sum += batch.run(may_go_on);
+        if (sum.status != Status::Ok || !peer.usable()) return Status::Error;
+        if (const Status status = may_go_on(); status != Status::Ok) sum += {status, 0, take_last_error()};
+        PausePoint::reach("transfer.between_chunks");
+        return sum.status;
+    };
+    static_cast<void>(for_each_part(move, kPartBytes, /*addresses_are_ours=*/false, move_part));
+    return conclude(peer, sum, move.total_bytes);
 }
 
 }  // namespace
@@ -167,12 +195,12 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     const AccessEpochs::Epoch epoch(peer->target_id);
     if (!epoch.admitted()) [[unlikely]]
         return Status::NoResources;  // the epoch has left its sentence
-    if (total_bytes > kGuardedBytes) [[unlikely]] {
+    const Move move{direction, pieces, total_bytes};
+    if (total_bytes > kPartBytes || !peer->transport->traits().synchronous) [[unlikely]] {
         kept = peer->shared_from_this();
-        return move_in_chunks(guard, *kept, direction, pieces, total_bytes);
+        return move_long(guard, *kept, move);
     }
-    return pieces.size() == 1 ? move_one(*peer, direction, pieces[0])
-                              : move_many(*peer, direction, pieces, total_bytes);
+    return pieces.size() == 1 ? move_one(guard, *peer, direction, pieces[0]) : move_many(guard, *peer, move);
 }
 
 Status TransferEngine::move(Direction direction, std::string_view session, std::span<const Piece> pieces,
@@ -240,8 +268,9 @@ Status TransferEngine::submit(Direction direction, std::string_view session, con
         sequence);
 }
 
-Status TransferEngine::submit_own(Stream::Task task, std::shared_ptr<Stream>& stream, std::uint64_t& sequence) {
+Status TransferEngine::submit_own(Stream::Task task) {
     if (const Status status = check_process(); status != Status::Ok) return status;
+    std::shared_ptr<Stream> stream;
     {
         const std::lock_guard lock(mutex_);
         if (!open_.load()) {
@@ -250,6 +279,7 @@ Status TransferEngine::submit_own(Stream::Task task, std::shared_ptr<Stream>& st
         if (stream_ == nullptr) stream_ = Stream::make();
         stream = stream_;
     }
+    std::uint64_t sequence = 0;
     return stream->submit(std::move(task), sequence);
 }
 

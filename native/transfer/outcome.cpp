@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/outcome.h"
 
-#include <cerrno>
 #include <cinttypes>
-#include <cstring>
 
 #include "base/last_error.h"
-#include "transfer/piece_sides.h"
 
 namespace memfabric {
 
@@ -23,47 +20,28 @@ Status explain_range(const Peer& peer, Direction direction, const Piece& piece) 
                 peer.session.c_str(), piece.size_bytes, remote_of(direction, piece));
 }
 
-Status explain_death(const Peer& peer, std::size_t moved_bytes, std::size_t total_bytes) {
-    if (moved_bytes == 0 || moved_bytes == total_bytes) {
-        return fail(Status::NotConnected, "session %s: its process (%d) has ended", peer.session.c_str(),
-                    static_cast<int>(peer.process.pid));
+Status explain_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes) {
+    const char* session = peer.session.c_str();
+    const auto pid = static_cast<int>(peer.process.pid);
+    const bool partly = outcome.moved_bytes != 0 && outcome.moved_bytes != total_bytes;
+    if (outcome.status == Status::Interrupted) return outcome.status;
+    if (!peer.usable() && !partly) {
+        return fail(Status::NotConnected, "session %s: its process (%d) has ended", session, pid);
     }
-    return fail(Status::PartialFailed,
-                "session %s: its process (%d) ended during the transfer; %zu of %zu bytes were moved",
-                peer.session.c_str(), static_cast<int>(peer.process.pid), moved_bytes, total_bytes);
-}
-
-Status explain_error(const Peer& peer, Direction direction, std::span<const Piece> pieces, const Moved& moved,
-                     std::size_t total_bytes) {
-    if (moved.error == ESRCH) return explain_death(peer, moved.size_bytes, total_bytes);
-    const Status nothing_or_part = moved.size_bytes == 0 ? Status::InvalidParam : Status::PartialFailed;
-    if (moved.error == EFAULT) {
-        const bool ours = !own_side_is_accessible(direction, pieces);
-        return fail(nothing_or_part, "session %s: %s; %zu of %zu bytes were moved", peer.session.c_str(),
-                    ours ? "a buffer of this process is not mapped, or not for this direction"
-                         : "memory that is registered there is not mapped any more, or not for this direction; "
-                           "unregister before freeing",
-                    moved.size_bytes, total_bytes);
+    if (!peer.usable()) {
+        return fail(Status::PartialFailed,
+                    "session %s: its process (%d) ended during the transfer; %zu of %zu bytes were moved", session, pid,
+                    outcome.moved_bytes, total_bytes);
     }
-    if (moved.error == EPERM && peer.segments.missed() != 0) {
-        return fail(
-            Status::NoResources,
-            "session %s: this process had no descriptor left when memory of process %d was shown to it, and the "
-            "kernel does not let it in otherwise; raise the limit of open files (ulimit -n) and restart the "
-            "engine",
-            peer.session.c_str(), static_cast<int>(peer.process.pid));
+    if (outcome.status == Status::NotConnected && peer.segments.missed() != 0) {
+        return fail(Status::NoResources,
+                    "session %s: this process had no descriptor left when memory of process %d was shown to it, and "
+                    "there is no other way in: %s; raise the limit of open files (ulimit -n) and restart the engine",
+                    session, pid, outcome.reason.c_str());
     }
-    if (moved.error == EPERM) {
-        return fail(Status::NotConnected,
-                    "session %s: the kernel does not let this process into process %d; run both as one user, allow it "
-                    "(kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE in a container), or use memory of trans_malloc or "
-                    "of a pool, which needs no permission",
-                    peer.session.c_str(), static_cast<int>(peer.process.pid));
-    }
-    return fail(moved.size_bytes == 0 ? Status::Error : Status::PartialFailed,
-                "session %s: the kernel refuses the transfer with process %d: %s; %zu of %zu bytes were moved",
-                peer.session.c_str(), static_cast<int>(peer.process.pid), std::strerror(moved.error), moved.size_bytes,
-                total_bytes);
+    if (!partly) return fail(outcome.status, "session %s: %s", session, outcome.reason.c_str());
+    return fail(Status::PartialFailed, "session %s: %s; %zu of %zu bytes were moved", session, outcome.reason.c_str(),
+                outcome.moved_bytes, total_bytes);
 }
 
 }  // namespace memfabric

@@ -4,30 +4,23 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "base/status.h"
 #include "transfer/peers.h"
-#include "transports/peer_process.h"
+#include "transports/transport.h"
 
 namespace memfabric {
 
 // Why the piece may not be transferred.
 [[gnu::cold]] Status explain_range(const Peer& peer, Direction direction, const Piece& piece);
 
-// `pieces` are those that went through the kernel.
-[[gnu::cold]] Status explain_error(const Peer& peer, Direction direction, std::span<const Piece> pieces,
-                                   const Moved& moved, std::size_t total_bytes);
-[[gnu::cold]] Status explain_death(const Peer& peer, std::size_t moved_bytes, std::size_t total_bytes);
+[[gnu::cold]] Status explain_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes);
 
 // Success needs a peer that was there all the time.
-inline Status conclude(const Peer& peer, Direction direction, std::span<const Piece> pieces, const Moved& moved,
-                       std::size_t total_bytes) {
-    if (moved.error != 0) [[unlikely]]
-        return explain_error(peer, direction, pieces, moved, total_bytes);
-    if (!peer.usable()) [[unlikely]]
-        return explain_death(peer, moved.size_bytes, total_bytes);
-    return Status::Ok;
+inline Status conclude(const Peer& peer, const Outcome& outcome, std::size_t total_bytes) {
+    if (outcome.status == Status::Ok && peer.usable()) [[likely]]
+        return Status::Ok;
+    return explain_failure(peer, outcome, total_bytes);
 }
 
 }  // namespace memfabric

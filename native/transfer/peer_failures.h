@@ -9,12 +9,13 @@
 #include <mutex>
 #include <string>
 
+#include "base/api.h"
 #include "endpoint/instance_id.h"
 
 namespace memfabric {
 
 // Thread contract: any thread. `report` never blocks for long; it may be called by the service thread.
-class PeerFailures {
+class MF_API PeerFailures {
 public:
     void listen();                                                        // before this, reports are dropped
     void report(const std::string& session, const InstanceId& instance);  // one per instance counts

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/last_error.h"
+#include "base/notice.h"
 #include "base/pause_point.h"
 
 namespace memfabric {
@@ -27,32 +28,35 @@ Status PeerSegments::add(const Offered& offered, OwnedFd file) {
 
 Status PeerSegments::miss(const Offered& offered) {
     missed_.fetch_add(1, std::memory_order_relaxed);
+    notice(
+        "session %s: this process has no descriptor left for %zu bytes of its memory: transfers there take the slower "
+        "way through the kernel instead of being plain copies; raise the limit of open files (ulimit -n)",
+        session.c_str(), static_cast<std::size_t>(offered.size_bytes));
     return insert(offered, std::make_shared<Held>());
 }
 
 Status PeerSegments::insert(const Offered& offered, std::shared_ptr<Held> held) {
     const std::lock_guard lock(writers_);
     if (has(offered.id)) return fail(Status::Duplicated, "segment %u has been announced twice", offered.id);
-    auto next = std::make_unique<Table>(*table_.load(std::memory_order_relaxed));
-    next->push_back({offered.id, offered.start, offered.size_bytes, std::move(held)});
-    publish(std::move(next));
+    table_.update(
+        [&](Table& table) { table.push_back({offered.id, offered.start, offered.size_bytes, std::move(held)}); });
     return Status::Ok;
 }
 
 void PeerSegments::remove(std::uint32_t id) {
     const std::lock_guard lock(writers_);
-    auto next = std::make_unique<Table>(*table_.load(std::memory_order_relaxed));
-    if (std::erase_if(*next, [id](const Entry& entry) { return entry.id == id; }) != 0) publish(std::move(next));
+    if (!has(id)) return;
+    table_.update([id](Table& table) { std::erase_if(table, [id](const Entry& entry) { return entry.id == id; }); });
 }
 
 void PeerSegments::clear() {
     const std::lock_guard lock(writers_);
-    publish(std::make_unique<Table>());
+    table_.replace(std::make_unique<const Table>());
 }
 
 bool PeerSegments::collect() {
     const std::lock_guard lock(writers_);
-    return retired_.collect();
+    return table_.collect();
 }
 
 std::byte* PeerSegments::map(const Entry& entry) {
@@ -66,16 +70,14 @@ std::byte* PeerSegments::map(const Entry& entry) {
         if (SharedMapping::map(file.get(), size_bytes, /*writable=*/true, held.mapping) == Status::Ok) {
             held.base.store(held.mapping.address() + held.file_offset, std::memory_order_release);
         } else {
+            notice(
+                "session %s: %zu bytes of its memory cannot be mapped here: transfers there take the slower way "
+                "through the kernel instead of being plain copies: %s",
+                session.c_str(), static_cast<std::size_t>(size_bytes), last_error().c_str());
             set_last_error(before);  // no failure of the call: the kernel's route leads there as well
         }
     }
     return held.base.load(std::memory_order_relaxed);
-}
-
-// With the lock held. Mappings go with the last table that has them.
-void PeerSegments::publish(std::unique_ptr<const Table> table) {
-    const Table* before = table_.exchange(table.release(), std::memory_order_seq_cst);
-    retired_.put(std::shared_ptr<const Table>(before));
 }
 
 }  // namespace memfabric

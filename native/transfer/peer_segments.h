@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/owned_fd.h"
@@ -22,10 +23,7 @@ namespace memfabric {
 // Files are mapped on first use: address space is the one thing that thousands of peers would exhaust.
 class PeerSegments {
 public:
-    PeerSegments() : table_(new Table) {}
-    ~PeerSegments() { delete table_.load(); }
-    PeerSegments(const PeerSegments&) = delete;
-    PeerSegments& operator=(const PeerSegments&) = delete;
+    std::string session;  // for sentences; set before anybody else knows the peer
 
     Status add(const Offered& offered, OwnedFd file);  // InvalidParam: not what it should be
     Status miss(const Offered& offered);               // its descriptor was lost on the way: known, but never mapped
@@ -35,6 +33,12 @@ public:
 
     bool has(std::uint32_t id) const { return find(id) != nullptr; }
     std::uint32_t missed() const { return missed_.load(std::memory_order_relaxed); }  // so far
+
+    // Keeps the segment mapped after the guard, also when it is withdrawn. nullptr if it is not known.
+    std::shared_ptr<const void> hold(std::uint32_t id) const {
+        const Entry* entry = find(id);
+        return entry == nullptr ? nullptr : entry->held;
+    }
 
     // Where the peer's address is here; nullptr if the segment is not known or cannot be mapped.
     std::byte* at(std::uint32_t id, std::uint64_t address, std::uint64_t size_bytes) {
@@ -66,18 +70,16 @@ private:
     using Table = std::vector<Entry>;  // never changed once published; few entries
 
     const Entry* find(std::uint32_t id) const {
-        for (const Entry& entry : *table_.load(std::memory_order_seq_cst)) {
+        for (const Entry& entry : table_.read()) {
             if (entry.id == id) return &entry;
         }
         return nullptr;
     }
     Status insert(const Offered& offered, std::shared_ptr<Held> held);
     std::byte* map(const Entry& entry);
-    void publish(std::unique_ptr<const Table> table);
 
     std::mutex writers_;
-    std::atomic<const Table*> table_;
-    rcu::RetireList retired_;
+    rcu::Published<Table> table_;  // changed under `writers_`; mappings go with the last table that has them
     std::atomic<std::uint32_t> missed_{0};
 };
 

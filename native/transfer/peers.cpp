@@ -10,18 +10,17 @@
 namespace memfabric {
 
 bool Peer::hear() {
-    const std::lock_guard lock(link_mutex);
-    if (!link) return false;
+    const std::lock_guard lock(hearing);
     for (;;) {
         Packet packet;
-        switch (receive_packet(link.get(), packet)) {
+        switch (link->receive(packet)) {
             case Reception::Nothing:
                 return true;
             case Reception::End:
                 return false;
             case Reception::Packet:
                 if (take(std::move(packet))) continue;
-                shutdown(link.get(), SHUT_RDWR);  // so that the service sees an end, whoever has read this
+                link->hang_up();  // so that the service sees an end, whoever has read this
                 return false;
         }
     }
@@ -42,45 +41,30 @@ bool Peer::take(Packet packet) {
 }
 
 void Peer::hang_up() {
-    const std::lock_guard lock(link_mutex);
+    const std::lock_guard lock(hearing);
     gone.store(true, std::memory_order_release);
-    link.reset();
+    link->close();
     segments.clear();  // what they hold belongs to the machine again
 }
 
-Peers::Peers() : map_(new Map) {}
-
-Peers::~Peers() { delete map_.load(); }
-
 void Peers::put(std::shared_ptr<Peer> peer) {
     const std::lock_guard lock(writers_);
-    auto next = std::make_unique<Map>();
-    for (const auto& [session, known] : *map_.load(std::memory_order_relaxed)) {
-        if (known->usable()) next->emplace(session, known);
-    }
-    (*next)[peer->session] = std::move(peer);
-    publish(std::move(next));
+    map_.update([&](Map& map) {
+        std::erase_if(map, [](const auto& known) { return !known.second->usable(); });
+        map[peer->session] = std::move(peer);
+    });
 }
 
-void Peers::abandon_in_child() {
-    delete map_.exchange(new Map);
-    retired_ = {};
-}
+void Peers::abandon_in_child() { map_.reset_in_child(); }
 
 void Peers::clear() {
     rcu::RetireList all;  // freed after everybody has left
     {
         const std::lock_guard lock(writers_);
-        publish(std::make_unique<Map>());
-        all = std::exchange(retired_, {});
+        map_.replace(std::make_unique<const Map>());
+        all = map_.take_retired();
     }
     rcu::synchronize();
-}
-
-// With the lock held.
-void Peers::publish(std::unique_ptr<const Map> map) {
-    const Map* before = map_.exchange(map.release(), std::memory_order_seq_cst);
-    retired_.put(std::shared_ptr<const Map>(before));
 }
 
 }  // namespace memfabric

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine of another process (or of this one) that we are attached to.
+// The engines of other processes (or of this one) that an engine is attached to.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/owned_fd.h"
-#include "endpoint/packets.h"
+#include "endpoint/link.h"
 #include "memory/memfd.h"
 #include "sync/rcu.h"
 #include "transfer/peer_segments.h"
 #include "transfer/registration_page.h"
 #include "transports/peer_process.h"
+#include "transports/transport.h"
 
 namespace memfabric {
 
@@ -31,15 +31,16 @@ struct Peer : std::enable_shared_from_this<Peer> {
     std::uint64_t target_id = 0;  // the instance's target_id
     PeerProcess process;
     SharedMapping page;
-    PeerSegments segments;
-    OwnedFd link;  // its end means that the peer is gone; closed by the service's thread, under the lock
-    std::mutex link_mutex;
+    PeerSegments segments;                 // of its memory that can be mapped here
+    std::unique_ptr<Transport> transport;  // to all of its memory; leaves it after the page, whose words it reads
+    std::shared_ptr<Link> link;            // its end means that the peer is gone
+    std::mutex hearing;                    // announcements are taken one after the other
     std::atomic<bool> gone{false};
 
     const RegistrationWords& words() const { return *reinterpret_cast<const RegistrationWords*>(page.address()); }
     bool usable() const { return !gone.load(std::memory_order_acquire) && process.alive(); }
 
-    // Where the peer's address is in this process; nullptr: only the kernel leads there.
+    // Where the peer's address is in this process; nullptr: only the transport leads there.
     std::byte* mapped_at(std::uint32_t segment, std::uint64_t address, std::uint64_t size_bytes) {
         std::byte* place = segments.at(segment, address, size_bytes);
         if (place == nullptr && !segments.has(segment)) [[unlikely]] {
@@ -56,17 +57,11 @@ struct Peer : std::enable_shared_from_this<Peer> {
 };
 
 // The peers of one engine by their session's name. Looked up before every transfer, changed when somebody is dialled.
-
 // Thread contract: any thread. `find` never blocks; what it returns lives until the caller's rcu::ReadGuard ends.
 class Peers {
 public:
-    Peers();
-    ~Peers();
-    Peers(const Peers&) = delete;
-    Peers& operator=(const Peers&) = delete;
-
     Peer* find(std::string_view session) const {
-        const Map& map = *map_.load(std::memory_order_seq_cst);
+        const Map& map = map_.read();
         const auto found = map.find(session);
         return found == map.end() ? nullptr : found->second.get();
     }
@@ -82,11 +77,8 @@ private:
     };
     using Map = std::unordered_map<std::string, std::shared_ptr<Peer>, Hash, std::equal_to<>>;
 
-    void publish(std::unique_ptr<const Map> map);
-
     std::mutex writers_;
-    std::atomic<const Map*> map_;
-    rcu::RetireList retired_;
+    rcu::Published<Map> map_;
 };
 
 }  // namespace memfabric

@@ -111,16 +111,19 @@ Status for_each_buffer(const QuantisedBatch& batch, Ask ask) {
     return Status::Ok;
 }
 
-// Touches the caller's buffers inside one guard: afterwards only `numbers` is needed.
+// Touches the caller's buffers: afterwards only `numbers` is needed.
 Status quantise(const QuantisedBatch& batch, std::span<std::int8_t> numbers) {
-    const rcu::ReadGuard guard;
-    LocalBuffers local;
-    const Status admitted = for_each_buffer(batch, [&](Extent buffer) { return local.admit(buffer); });
-    if (admitted != Status::Ok) return admitted;
+    MovePins pins;
+    LocalBuffers local(&pins);
+    {
+        const rcu::ReadGuard guard;
+        const Status admitted = for_each_buffer(batch, [&](Extent buffer) { return local.admit(buffer); });
+        if (admitted != Status::Ok) return admitted;
+    }
     PausePoint::reach("transfer.quantise");
     const QuantisationJob job(batch, numbers);
     CopyEngine::process().share(job, 2 * numbers.size());
-    return for_each_buffer(batch, [&](Extent buffer) { return local.recheck(buffer); });
+    return local.recheck_pinned();
 }
 
 }  // namespace

@@ -7,17 +7,19 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
 
+#include "endpoint/endpoint.h"
 #include "endpoint/frames.h"
-#include "endpoint/packets.h"
+#include "endpoint/link.h"
 #include "memory/exported_memory.h"
 
 namespace memfabric {
 
-// Thread contract: any thread; nothing blocks. Links are the service's: it dismisses one before it closes it.
+// Thread contract: any thread; nothing blocks.
 class SegmentOffers {
 public:
     // Sent to all initiators when this returns, except to those whose sockets are full: they get it when they read
@@ -27,31 +29,32 @@ public:
 
     // Sends the acceptance with the registrations, and all that is shown behind it; false: the initiator is gone. The
     // descriptor stays the caller's, open until the initiator is dismissed.
-    bool admit(int link, const InstanceId& instance, int registrations_fd);
-    void flush(int link);  // the socket has room again
-    void dismiss(int link);
+    bool admit(std::shared_ptr<Link> link, const InstanceId& instance, int registrations_fd);
+    void flush(const Link& link);  // its socket has room again
+    void dismiss(const Link& link);
 
-    // While too many descriptors are in flight, what is queued waits for somebody to call `retry` now and then;
-    // `wake_fd`, an eventfd or -1, tells when that begins. True: it still waits.
+    // While too many descriptors are in flight, what is queued waits for somebody to call `retry` now and then; the
+    // endpoint, if there is one, is woken when that begins. True: it still waits.
     bool retry();
-    void notify_when_crowded(int wake_fd);
+    void wake_when_crowded(std::shared_ptr<Endpoint> endpoint);
 
 private:
     using Queue = std::deque<ExportedRange>;  // what has not been sent; without a file: withdrawn
     struct Initiator {
+        std::shared_ptr<Link> link;
         Accepted accepted{};
         int registrations_fd = -1;  // until the acceptance is sent
         Queue queue;
     };
 
-    Sending send_queued(int link, Initiator& initiator);
-    Sending send_and_tell(int link, Initiator& initiator);
+    Sending send_queued(Initiator& initiator);
+    Sending send_and_tell(Initiator& initiator);
 
     std::mutex mutex_;
     std::map<std::uint32_t, ExportedRange> shown_;
-    std::unordered_map<int, Initiator> initiators_;
+    std::unordered_map<const Link*, Initiator> initiators_;
     bool crowded_ = false;
-    int wake_fd_ = -1;
+    std::shared_ptr<Endpoint> endpoint_;
 };
 
 }  // namespace memfabric

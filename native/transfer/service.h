@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Answers an engine's peers from a native thread of its own: whatever the program's Python is doing, first contacts are
-// answered and deaths are noticed. Two listeners (TCP for the address, Unix for descriptors) and every open connection
-// in one epoll. Moves no data.
+// answered and deaths are noticed. Listens at two places: TCP for the address, Unix for descriptors. Moves no data.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -15,13 +15,15 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/fork_guard.h"
 #include "base/owned_fd.h"
 #include "base/status.h"
-#include "endpoint/address.h"
-#include "endpoint/packets.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/frames.h"
+#include "endpoint/link.h"
 #include "transfer/access_epochs.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
@@ -64,33 +66,17 @@ private:
         std::atomic<bool> linked{true};
         std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
-    enum class Kind : std::uint8_t { TcpListener, UnixListener, WakeUp, Greeting, Attaching, Initiator, Target };
-    struct Connection {
-        explicit Connection(Kind what) : kind(what) {}
+    using LinkPointer = std::shared_ptr<Link>;
 
-        Kind kind;
-        OwnedFd fd;  // none for listeners and peers: somebody else owns theirs
-        Deadline deadline = Deadline::max();
-        Bytes received;
-        bool answered = false;
-        std::shared_ptr<Initiator> initiator;
-        std::shared_ptr<Peer> peer;
-    };
-
-    SessionService(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures);
-    Status open();
+    SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures);
+    Status open(OwnedFd tcp_listener);
     void serve();
-    bool add(int fd, Connection connection);
-    bool listen_to(int operation, int fd, std::uint32_t events);
-    void drop(int fd);
+    void hear(const LinkPointer& link);
+    void hear_greeting(Link& link);
+    void hear_attach(const LinkPointer& link);
+    void end_initiator(Link& link);
+    void end_peer(Link& link);
     void remember(const std::shared_ptr<Initiator>& initiator);
-    void handle(int fd);
-    void accept_all(int listener, Kind kind);
-    void make_room();
-    void listen_for_greetings(std::uint32_t events);
-    void hear_greeting(int fd, Connection& connection);
-    void hear_attach(int fd, Connection& connection);
-    void hear_initiator(int fd);
     std::string reason_to_refuse(const Packet& packet, const ucred& credentials) const;
     bool tick();
 
@@ -98,17 +84,13 @@ private:
     const SessionOffer offer_;
     const std::string unix_name_;
     const std::shared_ptr<PeerFailures> failures_;
-    OwnedFd tcp_listener_;
-    OwnedFd unix_listener_;
-    OwnedFd wake_fd_;
-    OwnedFd epoll_;
-    std::mutex mutex_;  // for the connections
-    std::unordered_map<int, Connection> connections_;
+    std::shared_ptr<Endpoint> endpoint_;
+    std::mutex mutex_;  // for what follows
+    std::unordered_map<const Link*, std::pair<LinkPointer, std::shared_ptr<Initiator>>> initiators_;
+    std::unordered_map<const Link*, std::shared_ptr<Peer>> peers_;
     std::vector<std::shared_ptr<Peer>> departed_;  // gone; transfers that have not noticed may still be in their memory
     // Their links have ended but not their processes, which may be inside until they notice. One for each process.
     std::vector<std::shared_ptr<Initiator>> unlinked_;
-    Deadline paused_until_{};  // out of descriptors: the listeners wait
-    bool paused_ = false;
     Deadline retry_at_{};  // too many descriptors are in flight: not sooner
     bool crowded_ = false;
     std::atomic<bool> stopping_{false};

@@ -1,42 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/ticket.h"
 
-#include <utility>
+#include <chrono>
+#include <memory>
 
 #include "base/last_error.h"
+#include "base/notify_fd.h"
 
 namespace memfabric {
 
 Status Ticket::run(const Stream::Task& work) {
     State expected = State::Waiting;
     if (!state_.compare_exchange_strong(expected, State::Running)) return Status::Ok;
-    outcome_.status = work();
-    if (outcome_.status != Status::Ok) outcome_.sentence = last_error();
-    state_.store(State::Done, std::memory_order_release);
-    return outcome_.status;
-}
-
-void Ticket::submitted(std::shared_ptr<Stream> stream, std::uint64_t sequence) {
-    stream_ = std::move(stream);
-    sequence_ = sequence;
+    const Status status = work();
+    completion_.finish({status, 0, status == Status::Ok ? std::string() : last_error()});
+    return status;
 }
 
 bool Ticket::cancel() {
     State expected = State::Waiting;
-    return state_.compare_exchange_strong(expected, State::Cancelled) || expected == State::Cancelled;
+    if (!state_.compare_exchange_strong(expected, State::Cancelled)) return expected == State::Cancelled;
+    completion_.finish({Status::NotStarted, 0, "the transfer was cancelled before it began"});
+    return true;
 }
 
-Status Ticket::wait(Stream::Timeout timeout) {
-    if (!done()) {
-        if (const Status status = stream_->wait_for(sequence_, timeout); status != Status::Ok) return status;
-    }
-    if (state_.load(std::memory_order_acquire) == State::Cancelled) {
-        return fail(Status::NotStarted, "the transfer was cancelled before it began");
-    }
-    if (outcome_.status != Status::Ok) set_last_error(outcome_.sentence);
-    return outcome_.status;
+// In a forked child nobody will ever finish it.
+Status Ticket::check_process() const {
+    if (done() || !fork_guard_.in_forked_child()) return Status::Ok;
+    return fail(Status::NotInit, "this transfer was submitted by the parent of this forked process, which has it");
 }
 
-Status Ticket::notify_fd(int& fd) const { return stream_->notify_fd(sequence_, fd); }
+Status Ticket::wait(Completion::Timeout timeout) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    if (const Status status = completion_.wait(timeout); status != Status::Ok) {
+        if (status != Status::Timeout) return status;
+        return fail(status, "the transfer has not ended after %.3f s; it goes on",
+                    std::chrono::duration<double>(*timeout).count());
+    }
+    const Outcome& outcome = completion_.outcome();
+    if (outcome.status != Status::Ok) set_last_error(outcome.reason);
+    return outcome.status;
+}
+
+Status Ticket::notify_fd(int& fd) {
+    if (const Status status = check_process(); status != Status::Ok) return status;
+    const auto notifier = std::make_shared<NotifyFd>();  // shared: functions must be copyable
+    if (const Status status = NotifyFd::make("a transfer's ticket", *notifier, fd); status != Status::Ok) return status;
+    completion_.listen([notifier] { notifier->notify(); });
+    return Status::Ok;
+}
 
 }  // namespace memfabric

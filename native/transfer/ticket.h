@@ -5,33 +5,34 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <string>
 
+#include "base/api.h"
+#include "base/fork_guard.h"
 #include "base/status.h"
 #include "space/stream.h"
+#include "transports/completion.h"
 
 namespace memfabric {
 
-// Thread contract: any thread.
-class Ticket {
+// Thread contract: any thread. Whoever runs the work keeps the ticket alive.
+class MF_API Ticket {
 public:
-    // The outcome of `work` on the stream's thread, unless the ticket was cancelled first.
+    // The outcome of `work`, unless the ticket was cancelled first.
     Status run(const Stream::Task& work);
-    void submitted(std::shared_ptr<Stream> stream, std::uint64_t sequence);
 
-    bool done() const { return state_.load(std::memory_order_acquire) >= State::Done; }
-    bool cancel();                         // true if the transfer will never begin
-    Status wait(Stream::Timeout timeout);  // the transfer's status; Timeout if it has not ended by then
-    Status notify_fd(int& fd) const;       // becomes readable when the transfer has ended
+    bool done() const { return completion_.done(); }
+    bool cancel();                             // true if the transfer will never begin
+    Status wait(Completion::Timeout timeout);  // the transfer's status; Timeout if it has not ended by then
+    Status notify_fd(int& fd);                 // becomes readable when the transfer has ended
 
 private:
-    enum class State : std::uint8_t { Waiting, Running, Done, Cancelled };
+    enum class State : std::uint8_t { Waiting, Running, Cancelled };
 
+    Status check_process() const;
+
+    const ForkGuard fork_guard_;
     std::atomic<State> state_{State::Waiting};
-    Failure outcome_;  // written before state_ becomes Done
-    std::shared_ptr<Stream> stream_;
-    std::uint64_t sequence_ = 0;
+    Completion completion_;
 };
 
 }  // namespace memfabric

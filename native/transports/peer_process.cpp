@@ -9,7 +9,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
+#include <string>
 
+#include "copy/engine.h"
 #include "copy/job.h"
 
 namespace memfabric {
@@ -26,6 +29,11 @@ constexpr std::size_t kSmallestChunkBytes = 256 * 1024;
 constexpr std::size_t kLargestChunkBytes = 2 * 1024 * 1024;
 constexpr std::size_t kChunksWanted = 32;  // to balance
 constexpr std::size_t kVectors = IOV_MAX;
+
+struct Moved {
+    std::size_t size_bytes = 0;
+    int error = 0;
+};
 
 struct Vectors {
     std::array<iovec, kVectors> local;
@@ -106,6 +114,7 @@ Moved move_between(const PeerProcess& peer, Direction direction, std::span<const
     return moved;
 }
 
+// Errors are errno of the first system call that failed; ESRCH also for a process that died meanwhile.
 class PeerJob final : public ChunkedJob {
 public:
     PeerJob(const PeerProcess& peer, Direction direction, std::span<const Piece> pieces, std::size_t total_bytes)
@@ -148,32 +157,71 @@ Moved move_one(const PeerProcess& peer, Direction direction, const Piece& piece)
     return {got < 0 ? 0 : static_cast<std::size_t>(got), got < 0 ? errno : EFAULT};
 }
 
-}  // namespace
-
-Moved move_pieces(const PeerProcess& peer, Direction direction, std::span<const Piece> pieces,
-                  std::size_t total_bytes) noexcept {
-    if (total_bytes <= kSmallestChunkBytes) {
-        if (pieces.size() == 1) return move_one(peer, direction, pieces[0]);
-        return move_between(peer, direction, pieces, {0, 0}, {pieces.size(), 0});
+Moved move_pieces(const PeerProcess& peer, const Move& move) {
+    if (move.total_bytes <= kSmallestChunkBytes) {
+        if (move.pieces.size() == 1) return move_one(peer, move.direction, move.pieces[0]);
+        return move_between(peer, move.direction, move.pieces, {0, 0}, {move.pieces.size(), 0});
     }
-    const PeerJob job(peer, direction, pieces, total_bytes);
-    CopyEngine::process().share(job, total_bytes);
+    const PeerJob job(peer, move.direction, move.pieces, move.total_bytes);
+    CopyEngine::process().share(job, move.total_bytes);
     return job.moved();
 }
 
-bool own_side_is_accessible(Direction direction, std::span<const Piece> pieces) noexcept {
-    // The kernel is asked to copy the first and last byte to a byte of ours: for a Read that tells at least whether the
-    // target is mapped, without changing it.
-    for (const Piece& piece : pieces) {
-        const std::byte* own = direction == Direction::Write ? piece.source : piece.target;
-        for (const std::byte* address : {own, own + piece.size_bytes - 1}) {
+// Whether this process itself can read (or, for a Read, write) its own side of the pieces; false means that EFAULT was
+// the caller's doing. The kernel is asked to copy the first and last byte to a byte of ours: for a Read that tells at
+// least whether the target is mapped, without changing it.
+bool own_side_is_accessible(const Move& move) {
+    for (const Piece& piece : move.pieces) {
+        const std::uint64_t own = local_of(move.direction, piece);
+        for (const std::uint64_t address : {own, own + piece.size_bytes - 1}) {
             std::byte probe;
             const iovec local{&probe, 1};
-            const iovec remote{const_cast<std::byte*>(address), 1};
+            const iovec remote{reinterpret_cast<void*>(address), 1};
             if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) return false;
         }
     }
     return true;
+}
+
+}  // namespace
+
+const Transport::Traits& PeerProcessTransport::traits() const noexcept {
+    static constexpr Traits kTraits{.route = Route::PeerProcess,
+                                    .synchronous = true,
+                                    .peer_is_idle = true,
+                                    .addresses_are_ours = false,
+                                    .part_bytes = std::size_t{128} << 20};
+    return kTraits;
+}
+
+Outcome PeerProcessTransport::run(const Move& move) const noexcept {
+    const Moved moved = move_pieces(process_, move);
+    if (moved.error != 0) [[unlikely]]
+        return explain(move, moved.size_bytes, moved.error);
+    return {Status::Ok, moved.size_bytes, {}};
+}
+
+Outcome PeerProcessTransport::explain(const Move& move, std::size_t moved_bytes, int error) const {
+    const std::string pid = std::to_string(process_.pid);
+    switch (error) {
+        case ESRCH:
+            return {Status::NotConnected, moved_bytes, "its process (" + pid + ") has ended"};
+        case EFAULT:
+            return {Status::InvalidParam, moved_bytes,
+                    own_side_is_accessible(move)
+                        ? "memory that is registered there is not mapped any more, or not for this direction; "
+                          "unregister before freeing"
+                        : "a buffer of this process is not mapped, or not for this direction"};
+        case EPERM:
+            return {Status::NotConnected, moved_bytes,
+                    "the kernel does not let this process into process " + pid +
+                        "; run both as one user, allow it (kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE in a "
+                        "container), or use memory of trans_malloc or of a pool, which needs no permission"};
+        default:
+            return {Status::Error, moved_bytes,
+                    "the kernel refuses to move bytes between this process and process " + pid + ": " +
+                        std::strerror(error)};
+    }
 }
 
 }  // namespace memfabric

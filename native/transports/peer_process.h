@@ -7,15 +7,11 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "copy/engine.h"
+#include "transports/transport.h"
 
 namespace memfabric {
-
-enum class Direction : std::uint8_t { Read, Write };  // seen from this process
 
 // A process as transfers know it. A pid alone may belong to somebody else by now, so `life` tells whether it still
 // means the process we met: it has a thread's id in its low 30 bits until the kernel wipes them at the process's death.
@@ -28,19 +24,25 @@ struct PeerProcess {
     static constexpr std::uint32_t kHolderMask = 0x3fffffff;
 };
 
-struct Moved {
-    std::size_t size_bytes = 0;
-    int error = 0;  // errno of the first system call that failed; ESRCH also for a process that died meanwhile
+// Budget of one small piece: two loads and one system call. Large moves are shared with the copy engine's worker
+// threads. Whoever makes it keeps the word of the process's life mapped.
+class PeerProcessTransport final : public Transport {
+public:
+    explicit PeerProcessTransport(PeerProcess process) : process_(process) {}
+
+    const Traits& traits() const noexcept override;
+    void start(const Move& move, Completion& completion) noexcept override { completion.finish(run(move)); }
+    void cancel(Completion&) noexcept override {}
+
+    // The same without a completion: the end is the return.
+    Outcome run(const Move& move) const noexcept;
+
+    const PeerProcess& process() const { return process_; }
+
+private:
+    [[gnu::cold]] Outcome explain(const Move& move, std::size_t moved_bytes, int error) const;
+
+    const PeerProcess process_;
 };
-
-// Pieces are independent of each other. For a Write the targets are the other process's addresses, for a Read the
-// sources are. Budget of one small piece: two loads and one system call. Large requests are shared with the copy
-// engine's worker threads.
-Moved move_pieces(const PeerProcess& peer, Direction direction, std::span<const Piece> pieces,
-                  std::size_t total_bytes) noexcept;
-
-// Whether this process itself can read (or, for a Read, write) its own side of the pieces; false means that EFAULT was
-// the caller's doing.
-bool own_side_is_accessible(Direction direction, std::span<const Piece> pieces) noexcept;
 
 }  // namespace memfabric

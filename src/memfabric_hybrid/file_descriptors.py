@@ -17,7 +17,7 @@ from memfabric_hybrid import _native, logs
 
 ENOUGH = 8 * _native.MAX_RANKS  # a link each way to all, or, for the store, a few connections of each
 
-LOWEST_OWN = 3
+LOWEST_OWN = _native.LOWEST_OWN_FD
 
 _log = logs.get(__name__)
 

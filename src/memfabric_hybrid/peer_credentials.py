@@ -6,6 +6,8 @@ import os
 import socket
 import sys
 
+from memfabric_hybrid import _native
+
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the other end."""
@@ -13,13 +15,19 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     return int.from_bytes(packed[0:4], sys.byteorder, signed=True), int.from_bytes(packed[4:8], sys.byteorder)
 
 
-def is_our_user(uid: int) -> bool:
-    """Whether that is our user, or root. A first sieve: user namespaces can make strangers look like user 65534."""
-    return uid in (os.geteuid(), 0)
-
-
 def check_user(connection: socket.socket) -> None:
     """PermissionError unless the other end is a process of our user, or root's."""
-    pid, uid = peer_credentials(connection)
-    if not is_our_user(uid):
+    _check(*peer_credentials(connection))
+
+
+def check_peer(link: _native.Link) -> None:
+    """The same of a link."""
+    peer = link.peer
+    if peer is None:
+        raise PermissionError("who it was cannot be told any more")
+    _check(*peer)
+
+
+def _check(pid: int, uid: int) -> None:
+    if not _native._is_our_user(pid, uid):
         raise PermissionError(f"process {pid} belongs to user {uid}, not to user {os.geteuid()}")

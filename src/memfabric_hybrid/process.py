@@ -14,6 +14,8 @@ from memfabric_hybrid.shm import runtime as shm_runtime
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines
 
+_log = logs.get(__name__)
+
 
 def start() -> None:
     """Idempotent, and optional: the modules start what they need when they are initialised."""
@@ -45,6 +47,7 @@ def _in_forked_child() -> None:
 
 def install() -> None:
     """Called once by the package."""
+    _native._set_notice_handler(lambda sentence: _log.warning("%s", sentence))
     atexit.register(_at_exit)
     forks.in_child(_in_forked_child)
     os.register_at_fork(after_in_child=forks.notice)

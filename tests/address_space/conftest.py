@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from support.neighbours import MakeNeighbour, RecordingNeighbour, ScriptedNeighbour
+from support.pool_twins import TwinHost
 
 
 @pytest.fixture
@@ -26,3 +27,11 @@ def neighbours() -> Iterator[MakeNeighbour]:
 def scripted() -> Iterator[ScriptedNeighbour]:
     with ExitStack() as stack:
         yield ScriptedNeighbour(stack)
+
+
+@pytest.fixture
+def host() -> Iterator[TwinHost]:
+    """Of pools whose neighbours and store are twins."""
+    host = TwinHost()
+    yield host
+    host.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ from memfabric_hybrid.membership.roster import Joined, Left
 from memfabric_hybrid.store import Refusal
 from support.pool_twins import SPEC, TwinHost, TwinNode, TwinOwner, TwinSpace, pool
 from support.threads import Beside, wait_until
-
-
-@pytest.fixture
-def host() -> Iterator[TwinHost]:
-    host = TwinHost()
-    yield host
-    host.close()
 
 
 @pytest.fixture
@@ -222,6 +214,21 @@ def test_what_cannot_be_offered_again_is_tried_anew(
     assert len(node.reannouncements.calls) == 1
 
 
+def test_what_is_due_does_not_wait_for_copies(
+    made: Pool, node: TwinNode, neighbour: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies that keep a dead neighbour's memory busy: its successor must not wait for our offer."""
+    made.join(Deadline(5))
+    node.exchange.failure = NoResources("no descriptor")
+    made.reannounce()
+    space_of(made).is_busy = True
+    made.group.lost(neighbour._node.member.instance)
+    later = clock.now() + REANNOUNCE_PAUSE_S
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert made.on_tick(), "memory is still to be collected"
+    assert len(node.reannouncements.calls) == 1
+
+
 def test_nothing_is_offered_again_without_a_join(made: Pool, node: TwinNode, neighbour: Pool) -> None:
     made.reannounce()
     assert node.exchange.asked == []
@@ -247,6 +254,17 @@ def test_whoever_lost_its_rank_shuts_itself(
     asked = len(node.exchange.asked)
     made.reannounce()
     assert len(node.exchange.asked) == asked, "it has nothing to offer any more"
+
+
+def test_whoever_loses_its_rank_while_it_joins_does_not_join(made: Pool, node: TwinNode, neighbour: Pool) -> None:
+    node.exchange.while_asking = lambda: made.evict("the rank is another's")
+    with pytest.raises(NotConnected, match="bm object 7: the rank is another's"):
+        made.join(Deadline(5))
+    assert not made.joined
+    assert not space_of(made).is_open
+    assert published(node) == ["bm/7/1"]
+    with pytest.raises(NotConnected, match="the rank is another's"):
+        made.join(Deadline(5))
 
 
 def test_news_of_a_neighbour_that_waits_for_them(made: Pool, node: TwinNode, host: TwinHost) -> None:

@@ -17,13 +17,6 @@ from support.pool_twins import SPEC, TwinHost, TwinNode, TwinSpace, own_memory
 
 
 @pytest.fixture
-def host() -> Iterator[TwinHost]:
-    host = TwinHost()
-    yield host
-    host.close()
-
-
-@pytest.fixture
 def node(host: TwinHost) -> TwinNode:
     return host.node(1)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
+from memfabric_hybrid.address_space.exchange import Wait
 from memfabric_hybrid.address_space.layout import MIB, Layout
 from memfabric_hybrid.address_space.messages import Accept, Done, NotHere, Offer, SegmentFact, Share, Withdraw
 from memfabric_hybrid.address_space.pool import Pool
@@ -15,13 +15,6 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources, NotConnected, TimedOut
 from support.pool_twins import SPEC, TwinHost, TwinNode, pool
 from support.threads import wait_until
-
-
-@pytest.fixture
-def host() -> Iterator[TwinHost]:
-    host = TwinHost()
-    yield host
-    host.close()
 
 
 @pytest.fixture
@@ -133,8 +126,19 @@ def test_who_does_not_take_part_says_so(node: TwinNode, other: TwinNode) -> None
 
 def test_who_is_not_shown_yet_has_to_wait(joined: Pool, host: TwinHost) -> None:
     newcomer = host.node(3)
-    assert joined.handle(Offer(SPEC.name, share_of(newcomer), b""), ()) is None
+    assert joined.handle(Offer(SPEC.name, share_of(newcomer), b""), ()) is Wait.FOR_THE_STORE
     assert joined.handle(Withdraw(SPEC.name, 3, 4711, 1), ()) == (Done(), ()), "of whom we never knew"
+
+
+def test_who_comes_while_copies_run_in_its_place_has_to_wait(joined: Pool, other: TwinNode) -> None:
+    offer = Offer(SPEC.name, share_of(other), other.member.secret)
+    joined._space.is_busy = True  # type: ignore[attr-defined]
+    assert joined.handle(offer, (99,)) is Wait.FOR_COPIES
+    joined._space.is_busy = False  # type: ignore[attr-defined]
+    decided = joined.handle(offer, (99,))
+    assert not isinstance(decided, Wait)
+    for fd in decided[1]:
+        os.close(fd)
 
 
 def test_who_cannot_prove_itself_is_refused(joined: Pool, other: TwinNode) -> None:
@@ -144,7 +148,9 @@ def test_who_cannot_prove_itself_is_refused(joined: Pool, other: TwinNode) -> No
 
 
 def test_the_descriptors_of_an_acceptance_are_the_callers(joined: Pool, other: TwinNode) -> None:
-    answer, fds = joined.handle(Offer(SPEC.name, share_of(other), other.member.secret), (99,)) or (None, ())
+    decided = joined.handle(Offer(SPEC.name, share_of(other), other.member.secret), (99,))
+    assert not isinstance(decided, Wait)
+    answer, fds = decided
     assert isinstance(answer, Accept)
     assert answer.share.segments == (SegmentFact(0, 0, 2 * MIB),)
     for fd in fds:

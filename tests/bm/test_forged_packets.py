@@ -16,9 +16,8 @@ from contextlib import contextmanager
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid.address_space.exchange import packets
+from memfabric_hybrid._native import MAX_PACKET_BYTES, MAX_PACKET_FDS
 from memfabric_hybrid.address_space.messages import (
-    MAX_PACKET,
     Answer,
     Done,
     Offer,
@@ -57,10 +56,11 @@ def connected() -> Iterator[socket.socket]:
 
 
 def say(stranger: socket.socket, request: Request, *fds: int) -> Answer:
-    packets.send(stranger, HEAD + encode(request), fds)
-    answer = packets.receive(stranger, MAX_PACKET)
-    answer.close()
-    return decode_answer(answer.content[len(HEAD) :])
+    socket.send_fds(stranger, [HEAD + encode(request)], fds)
+    content, enclosed, _, _ = socket.recv_fds(stranger, MAX_PACKET_BYTES, MAX_PACKET_FDS)
+    for fd in enclosed:
+        os.close(fd)
+    return decode_answer(content[len(HEAD) :])
 
 
 def instance_of(rank: int) -> int:

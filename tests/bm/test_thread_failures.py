@@ -12,7 +12,8 @@ import pytest
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
-from memfabric_hybrid.address_space.exchange import acceptor
+from memfabric_hybrid._native import Link
+from memfabric_hybrid.address_space.exchange import answerer
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import connect, parse_url
@@ -53,7 +54,7 @@ def test_refused_peer_and_a_closed_standard_error(
     pool_worker.take_part(store_url)
     member = runtime.current_node().member
 
-    def refuse(sock: socket.socket) -> None:
+    def refuse(link: Link) -> None:
         raise PermissionError("another user")
 
     with workers(1) as cluster:
@@ -61,7 +62,7 @@ def test_refused_peer_and_a_closed_standard_error(
         pool_worker.wait_for_view([0, 1])
         with monkeypatch.context() as broken:
             broken.setattr(sys, "stderr", closed)
-            broken.setattr(acceptor, "check_user", refuse)
+            broken.setattr(answerer, "check_peer", refuse)
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
                 peer.settimeout(LONG_S)
                 peer.connect("\0" + member.exchange_name)

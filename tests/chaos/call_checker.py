@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -147,7 +148,7 @@ class CheckedCalls:
             self.violation(f"{kind} returned {code}, expected {sorted(allowed, reverse=True)}: {self.sentence}")
 
 
-class Work(threading.Thread):
+class Work(threading.Thread, ABC):
     """A thread that does one step after the other until it is told to stop; an exception in it is a violation."""
 
     def __init__(self, name: str, checker: CallChecker) -> None:
@@ -156,8 +157,9 @@ class Work(threading.Thread):
         self.stopping = threading.Event()
         self._checker = checker
 
+    @abstractmethod
     def step(self) -> None:
-        raise NotImplementedError
+        """What is done again and again."""
 
     def finish(self) -> None:
         """After the last step, on the same thread."""

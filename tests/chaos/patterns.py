@@ -50,10 +50,13 @@ class Pattern(NamedTuple):
 
 
 def difference(written: Bytes, found: Bytes) -> str:
-    """Where what was read back is not what was written; "" if it is."""
-    if np.array_equal(written, found):
-        return ""
+    """Where what was read back is not what was written; "" if it is.
+
+    Without `np.array_equal`, which takes any exception, a signal handler's too, for a difference.
+    """
     where = np.flatnonzero(written != found)
+    if len(where) == 0:
+        return ""
     first = int(where[0])
     wrote, saw = (block[first : first + 16].tobytes().hex(" ", 8) for block in (written, found))
     return f"{len(where)} of {len(written)} bytes differ, from {first} to {int(where[-1])}: wrote {wrote}, found {saw}"

@@ -174,9 +174,8 @@ def test_paths() -> None:
 
 def test_limits() -> None:
     from memfabric_hybrid.address_space import layout
-    from memfabric_hybrid.bm import config
     from memfabric_hybrid.store import limits
-    from memfabric_hybrid.transports import routes
+    from memfabric_hybrid.transports import nic, routes
 
     assert _native.MAX_RANKS == 1024
     assert layout.MAX_DRAM == 2 << 40
@@ -191,7 +190,7 @@ def test_limits() -> None:
     assert _native.DEVICE_OBJECTS == 64
     assert routes.MAX_TAG == 30
     assert routes.MAX_TAG_OP_INFO == 255
-    assert config.MAX_NIC == 63
+    assert nic.MAX_CHARACTERS == 63
 
 
 # ---- the manual -----------------------------------------------------------------------------------------------------

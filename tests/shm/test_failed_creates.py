@@ -96,6 +96,7 @@ def test_failure_when_everything_is_mapped(other: Cluster, monkeypatch: pytest.M
 
 
 def test_rank_that_dies_before_the_first_barrier(other: Cluster, store_url: str) -> None:
+    other.call(1, "hold_at", "shm.failed_ranks.tell")  # a rank that has arrived there may as well die afterwards
     with pause_points.held("shm.failed_ranks.tell") as point:
         other.begin(1, "try_to_create", 2, 0, SIZE)
         creating = Beside(lambda: fail_to_create("rank 1"))

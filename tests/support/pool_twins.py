@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from memfabric_hybrid.address_space import segments
-from memfabric_hybrid.address_space.exchange import Reply
+from memfabric_hybrid.address_space.exchange import Reply, Wait
 from memfabric_hybrid.address_space.layout import MIB, Layout, Tier
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -69,6 +69,9 @@ class TwinSpace:
         self.done.append(("detach", rank))
 
     def _collect(self) -> bool:
+        return not self.is_busy
+
+    def _is_drained(self, rank: int) -> bool:
         return not self.is_busy
 
     def _drain(self, rank: int) -> None:
@@ -142,8 +145,8 @@ class TwinExchange:
             return None
         self.links.add(neighbour.instance)
         while not deadline.expired and expected(neighbour):
-            decided = None if other.is_silent else other.handle(request, fds)
-            if decided is not None:
+            decided = Wait.FOR_THE_STORE if other.is_silent else other.handle(request, fds)
+            if not isinstance(decided, Wait):
                 if not isinstance(decided[0], (NotHere, Refuse)):
                     other.exchange.links.add(request.instance)
                 return Reply(decided[0], tuple(decided[1]))
@@ -190,7 +193,7 @@ class TwinNode:
         if self.failure is not None:
             raise self.failure
 
-    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
         try:
             for pool in self.pools:
                 return pool.handle(request, fds)

@@ -6,10 +6,9 @@ workers from a thread that lives at least as long as they should.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from support import processes
+from support.fork_server import ForkServer, Request
 
 TESTS = Path(__file__).resolve().parent.parent
 OUTPUT_SHOWN_BYTES = 16_384
@@ -42,23 +42,14 @@ class Worker:
         self.pipe: Connection
         self.pipe, remote = Pipe()
         with remote, tempfile.TemporaryFile() as script_file:
-            command = [sys.executable, "-X", "faulthandler", "-W", "error", "-m", "support.worker_main"]
-            command += [str(remote.fileno()), str(os.getpid()), str(index), target]
-            passed = [remote.fileno()]
+            fds = [self._output.fileno(), remote.fileno()]
             if script is not None:
                 script_file.write(script.encode())
                 script_file.seek(0)
-                command.append(str(script_file.fileno()))
-                passed.append(script_file.fileno())
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                pass_fds=passed,
-                start_new_session=True,  # a group of its own, which we can kill with everything it started
-                env={**os.environ, **environment, "PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1"},
-            )
+                fds.append(script_file.fileno())
+            whole = {**os.environ, **environment, "PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1"}
+            request = Request(os.getpid(), index, target, whole, os.getcwd())
+            self._process = fork_server().start(request, fds)
 
     @property
     def pid(self) -> int:
@@ -174,6 +165,16 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"<Worker {self.index}, pid {self.pid}, {'alive' if self.alive else 'dead'}>"
+
+
+@functools.cache
+def _fork_server(pid: int) -> ForkServer:
+    return ForkServer({"PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1"})
+
+
+def fork_server() -> ForkServer:
+    """That of this process: a forked one needs another."""
+    return _fork_server(os.getpid())
 
 
 def _python_path() -> str:

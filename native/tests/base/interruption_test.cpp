@@ -7,10 +7,10 @@
 
 #include "base/pause_point.h"
 #include "space/stream.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/collectives/host_world.h"
 
-namespace memfabric::testing {
+namespace memfabric::tests {
 namespace {
 
 // Ends the waits of its thread from the `nth` look on; `meanwhile` runs at that look.
@@ -35,36 +35,36 @@ constexpr std::chrono::nanoseconds kMinutes = std::chrono::minutes(5);
 
 }  // namespace
 
-TEST(interruption_concerns_its_own_thread_only) {
-    CHECK(!Interruption::possible());
+TEST(Interruption, concerns_its_own_thread_only) {
+    EXPECT_FALSE(Interruption::possible());
     const Handler handler(1);
-    CHECK(Interruption::possible());
-    CHECK(Interruption::requested());
-    std::thread([] { CHECK(!Interruption::requested()); }).join();
-    CHECK(Interruption::slice(kMinutes) <= std::chrono::milliseconds(100));  // handlers run within that
+    EXPECT_TRUE(Interruption::possible());
+    EXPECT_TRUE(Interruption::requested());
+    std::thread([] { EXPECT_FALSE(Interruption::requested()); }).join();
+    EXPECT_LE(Interruption::slice(kMinutes), std::chrono::milliseconds(100));  // handlers run within that
 }
 
-TEST(interruption_can_be_deferred) {
+TEST(Interruption, can_be_deferred) {
     Handler handler(1);
     {
         const DeferredInterruption deferred;
-        CHECK(!Interruption::requested());
-        CHECK_EQ(handler.looks, 1);
+        EXPECT_FALSE(Interruption::requested());
+        EXPECT_EQ(handler.looks, 1);
     }
-    CHECK(Interruption::requested());
+    EXPECT_TRUE(Interruption::requested());
 }
 
-TEST(interrupted_barrier_has_not_happened) {
+TEST(Interruption, interrupted_barrier_has_not_happened) {
     const HostWorld world(2);
     {
         Handler handler(2);
-        CHECK(world.groups[0]->barrier(kMinutes, nullptr) == Status::Interrupted);
-        CHECK_EQ(handler.looks, 2);
+        EXPECT_EQ(world.groups[0]->barrier(kMinutes, nullptr), Status::Interrupted);
+        EXPECT_EQ(handler.looks, 2);
     }
-    world.run([&](std::uint32_t rank) { CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
+    world.run([&](std::uint32_t rank) { EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
 }
 
-TEST(interrupted_gather_that_completed_is_delivered_by_the_next_call) {
+TEST(Interruption, interrupted_gather_that_completed_is_delivered_by_the_next_call) {
     const HostWorld world(2);
     std::array<std::array<std::uint64_t, 2>, 2> theirs{};
     std::array<std::array<std::uint64_t, 2>, 2> ours{};
@@ -75,42 +75,42 @@ TEST(interrupted_gather_that_completed_is_delivered_by_the_next_call) {
     };
     {
         const Handler handler(1,
-                              [&] { std::thread([&] { CHECK_EQ(gather(1, 7, theirs, kLong), Status::Ok); }).join(); });
-        CHECK(gather(0, 7, ours, kMinutes) == Status::Interrupted);
+                              [&] { std::thread([&] { EXPECT_EQ(gather(1, 7, theirs, kLong), Status::Ok); }).join(); });
+        EXPECT_EQ(gather(0, 7, ours, kMinutes), Status::Interrupted);
     }
-    CHECK(theirs[0] == letter(0, 7));
-    CHECK_EQ(gather(0, 7, ours, kLong), Status::Ok);  // nobody else comes
-    CHECK(ours == theirs);
-    world.run([&](std::uint32_t rank) { CHECK_EQ(gather(rank, 8, rank == 0 ? ours : theirs, kLong), Status::Ok); });
-    CHECK(ours[1] == letter(1, 8));
+    EXPECT_EQ(theirs[0], letter(0, 7));
+    EXPECT_EQ(gather(0, 7, ours, kLong), Status::Ok);  // nobody else comes
+    EXPECT_EQ(ours, theirs);
+    world.run([&](std::uint32_t rank) { EXPECT_EQ(gather(rank, 8, rank == 0 ? ours : theirs, kLong), Status::Ok); });
+    EXPECT_EQ(ours[1], letter(1, 8));
 }
 
-TEST(interrupted_wait_for_a_turn_leaves_it_to_its_owner) {
+TEST(Interruption, interrupted_wait_for_a_turn_leaves_it_to_its_owner) {
     const HostWorld world(2);
-    std::thread waiting([&] { CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::Ok); });
+    std::thread waiting([&] { EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::Ok); });
     while (!world.groups[1]->everybody().would_complete()) std::this_thread::yield();
     {
         const Handler handler(1);
-        CHECK(world.groups[0]->barrier(kMinutes, nullptr) == Status::Interrupted);
+        EXPECT_EQ(world.groups[0]->barrier(kMinutes, nullptr), Status::Interrupted);
     }
-    CHECK_EQ(world.groups[1]->barrier(kLong, nullptr), Status::Ok);
+    EXPECT_EQ(world.groups[1]->barrier(kLong, nullptr), Status::Ok);
     waiting.join();
 }
 
-TEST(interrupted_stream_goes_on) {
+TEST(Interruption, interrupted_stream_goes_on) {
     const auto stream = Stream::make();
     PausePoint::hold("stream.before_task");
     std::uint64_t sequence = 0;
-    CHECK_EQ(stream->submit([] { return fail(Status::NoResources, "as planned"); }, sequence), Status::Ok);
+    EXPECT_EQ(stream->submit([] { return fail(Status::NoResources, "as planned"); }, sequence), Status::Ok);
     {
         const Handler handler(1);
-        CHECK(stream->wait() == Status::Interrupted);
-        CHECK(stream->wait(kMinutes) == Status::Interrupted);
-        CHECK(stream->close() == Status::Interrupted);
+        EXPECT_EQ(stream->wait(), Status::Interrupted);
+        EXPECT_EQ(stream->wait(kMinutes), Status::Interrupted);
+        EXPECT_EQ(stream->close(), Status::Interrupted);
     }
     PausePoint::release("stream.before_task");
-    CHECK_EQ(stream->wait(), Status::NoResources);  // the failure was not forgotten
-    CHECK_EQ(stream->close(), Status::Ok);
+    EXPECT_EQ(stream->wait(), Status::NoResources);  // the failure was not forgotten
+    EXPECT_EQ(stream->close(), Status::Ok);
 }
 
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 namespace memfabric {
 namespace {
@@ -13,12 +13,12 @@ using namespace std::chrono_literals;
 
 }  // namespace
 
-TEST(pause_points_hold_nobody_unless_asked) {
+TEST(PausePoints, hold_nobody_unless_asked) {
     PausePoint::reach("test.nobody");
-    CHECK(!PausePoint::wait_until_held("test.nobody", 0ns));
+    EXPECT_FALSE(PausePoint::wait_until_held("test.nobody", 0ns));
 }
 
-TEST(pause_points_hold_threads_until_they_are_released) {
+TEST(PausePoints, hold_threads_until_they_are_released) {
     std::atomic<bool> passed{false};
     PausePoint::hold("test.point");
     std::thread walker([&] {
@@ -26,29 +26,29 @@ TEST(pause_points_hold_threads_until_they_are_released) {
         PausePoint::reach("test.point");
         passed = true;
     });
-    CHECK(PausePoint::wait_until_held("test.point", 10s));
-    CHECK(!passed.load());
+    EXPECT_TRUE(PausePoint::wait_until_held("test.point", 10s));
+    EXPECT_FALSE(passed.load());
     PausePoint::release("test.point");
     walker.join();
-    CHECK(passed.load());
+    EXPECT_TRUE(passed.load());
     PausePoint::reach("test.point");
 }
 
-TEST(pause_points_let_threads_pass_once) {
+TEST(PausePoints, let_threads_pass_once) {
     std::atomic<int> passed{0};
     PausePoint::hold("test.point");
     std::thread walker([&] {
         for (; passed < 3; ++passed) PausePoint::reach("test.point");
     });
     for (int before = 0; before < 2; ++before) {
-        CHECK(PausePoint::wait_until_held("test.point", 10s));
-        CHECK_EQ(passed.load(), before);
+        EXPECT_TRUE(PausePoint::wait_until_held("test.point", 10s));
+        EXPECT_EQ(passed.load(), before);
         PausePoint::let_pass("test.point");
     }
-    CHECK(PausePoint::wait_until_held("test.point", 10s));
+    EXPECT_TRUE(PausePoint::wait_until_held("test.point", 10s));
     PausePoint::release("test.point");
     walker.join();
-    CHECK_EQ(passed.load(), 3);
+    EXPECT_EQ(passed.load(), 3);
     PausePoint::let_pass("test.point");  // nobody is held
 }
 

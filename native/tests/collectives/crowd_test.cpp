@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "collectives/host_group.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 using namespace memfabric;
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -42,7 +42,7 @@ int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std:
 
 void run_crowd(std::uint32_t ranks, std::uint32_t rounds) {
     int fd = -1;
-    REQUIRE(ControlPage::create(ranks, fd) == Status::Ok);
+    require_ok(ControlPage::create(ranks, fd));
     std::vector<pid_t> children;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const pid_t child = fork();
@@ -50,19 +50,19 @@ void run_crowd(std::uint32_t ranks, std::uint32_t rounds) {
             std::shared_ptr<ControlPage> page;
             _exit(ControlPage::open(fd, ranks, page) == Status::Ok ? take_part(page, rank, ranks, rounds) : 5);
         }
-        REQUIRE(child > 0);
+        require(child > 0);
         children.push_back(child);
     }
     ::close(fd);
     for (const pid_t child : children) {
         int status = -1;
-        REQUIRE(waitpid(child, &status, 0) == child);
-        CHECK_EQ(status, 0);
+        require(waitpid(child, &status, 0) == child);
+        EXPECT_EQ(status, 0);
     }
 }
 
 }  // namespace
 
-TEST(crowd_of_8_processes_keeps_step) { run_crowd(8, 500); }
+TEST(Crowd, of_8_processes_keeps_step) { run_crowd(8, 500); }
 
-TEST(crowd_of_32_processes_keeps_step) { run_crowd(32, 60); }
+TEST(Crowd, of_32_processes_keeps_step) { run_crowd(32, 60); }

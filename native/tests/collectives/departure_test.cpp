@@ -7,66 +7,71 @@
 #include "tests/collectives/host_world.h"
 
 using namespace memfabric;
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 
-TEST(death_in_a_barrier_is_told_at_once) {
+TEST(Departure, death_in_a_barrier_is_told_at_once) {
     const HostWorld world(3);
     const auto began = std::chrono::steady_clock::now();
     world.run([&](std::uint32_t rank) {
         if (rank == 1) {
-            std::this_thread::sleep_for(50ms);
+            world.wait_for_arrivals(2);
             world.groups[1]->vanish();
             return;
         }
-        CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::NotConnected);
-        CHECK(contains(last_error(), "rank 1 died"));
+        EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::NotConnected);
+        EXPECT_TRUE(contains(last_error(), "rank 1 died"));
     });
-    CHECK(std::chrono::steady_clock::now() - began < kLong / 2);
-    CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, kLong / 2);
+    EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
 }
 
-TEST(neighbours_that_die_together_are_all_noticed) {
+TEST(Departure, neighbours_that_die_together_are_all_noticed) {
     const HostWorld world(5);
+    std::atomic<bool> awaited{false};
     world.run([&](std::uint32_t rank) {
+        if (rank == 2) {
+            world.wait_for_arrivals(2);  // which take their arrivals back with the first death
+            awaited = true;
+        }
         if (rank >= 2) {
-            std::this_thread::sleep_for(20ms);
+            while (!awaited) std::this_thread::yield();
             world.groups[rank]->vanish();
             return;
         }
-        CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::NotConnected);
-        CHECK(contains(last_error(), "died"));
+        EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::NotConnected);
+        EXPECT_TRUE(contains(last_error(), "died"));
     });
 }
 
-TEST(destroying_rank_is_named_to_those_who_wait) {
+TEST(Departure, destroying_rank_is_named_to_those_who_wait) {
     const HostWorld world(2);
     world.run([&](std::uint32_t rank) {
         if (rank == 1) {
-            std::this_thread::sleep_for(20ms);
+            world.wait_for_arrivals(1);
             world.groups[1]->leave();
-            CHECK_EQ(world.groups[1]->barrier(kLong, nullptr), Status::InvalidParam);
+            EXPECT_EQ(world.groups[1]->barrier(kLong, nullptr), Status::InvalidParam);
             return;
         }
-        CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
-        CHECK(contains(last_error(), "rank 1 has left"));
+        EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
+        EXPECT_TRUE(contains(last_error(), "rank 1 has left"));
     });
 }
 
-TEST(declared_departure_wakes_the_waiting) {
+TEST(Departure, declared_departure_wakes_the_waiting) {
     const HostWorld world(2);
     world.run([&](std::uint32_t rank) {
         if (rank == 1) {
-            std::this_thread::sleep_for(20ms);
+            world.wait_for_arrivals(1);
             world.groups[0]->declare_gone(1, "rank 1 did not answer the store");
             return;
         }
-        CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
-        CHECK(contains(last_error(), "rank 1 did not answer the store"));
+        EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
+        EXPECT_TRUE(contains(last_error(), "rank 1 did not answer the store"));
     });
 }
 
 // Each rank dies after some round: whoever lives on has succeeded in the same rounds as all others that live on.
-TEST(deaths_at_random_leave_the_living_in_the_same_round) {
+TEST(Departure, deaths_at_random_leave_the_living_in_the_same_round) {
     for (unsigned seed = 0; seed < 30; ++seed) {
         const HostWorld world(4);
         std::mt19937 random(seed);
@@ -83,12 +88,12 @@ TEST(deaths_at_random_leave_the_living_in_the_same_round) {
                 passed[rank].fetch_add(1);
             }
         });
-        for (const auto& rounds : passed) CHECK_EQ(rounds.load(), last_round);
+        for (const auto& rounds : passed) EXPECT_EQ(rounds.load(), last_round) << "seed " << seed;
     }
 }
 
 // The news comes while the waiting rank looks, lets others run, falls asleep or sleeps: it is never slept through.
-TEST(departures_at_any_moment_are_heard) {
+TEST(Departure, departures_at_any_moment_are_heard) {
     for (int delay_us = 0; delay_us < 300; delay_us += 3) {
         const HostWorld world(2);
         world.run([&](std::uint32_t rank) {
@@ -98,19 +103,19 @@ TEST(departures_at_any_moment_are_heard) {
                 world.groups[0]->declare_gone(1, "rank 1 did not answer the store");
                 return;
             }
-            CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
+            EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
         });
     }
 }
 
-TEST(whoever_left_because_of_another_is_not_the_one_to_blame) {
+TEST(Departure, whoever_left_because_of_another_is_not_the_one_to_blame) {
     const HostWorld world(4);
     world.groups[1]->declare_gone(3, "rank 3 did not answer the store");  // only rank 1 knows
-    CHECK_EQ(world.groups[1]->barrier(kLong, nullptr), Status::NotConnected);
+    EXPECT_EQ(world.groups[1]->barrier(kLong, nullptr), Status::NotConnected);
     world.groups[1]->leave();
-    CHECK_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
-    CHECK(contains(last_error(), "rank 3 is gone: another rank left because of it"));
+    EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::NotConnected);
+    EXPECT_TRUE(contains(last_error(), "rank 3 is gone: another rank left because of it"));
     world.groups[0]->leave();
-    CHECK_EQ(world.groups[2]->barrier(kLong, nullptr), Status::NotConnected);
-    CHECK(contains(last_error(), "rank 3 is gone"));
+    EXPECT_EQ(world.groups[2]->barrier(kLong, nullptr), Status::NotConnected);
+    EXPECT_TRUE(contains(last_error(), "rank 3 is gone"));
 }

@@ -11,57 +11,57 @@
 #include "tests/collectives/host_world.h"
 
 using namespace memfabric;
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 
-TEST(barrier_holds_everybody_until_the_last_one_comes) {
+TEST(HostGroup, barrier_holds_everybody_until_the_last_one_comes) {
     const HostWorld world(4);
     std::atomic<int> inside{0};
     world.run([&](std::uint32_t rank) {
         for (int round = 1; round <= 500; ++round) {
             inside.fetch_add(1);
-            CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
-            CHECK_EQ(inside.load(), 4 * round);
-            CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+            EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+            EXPECT_EQ(inside.load(), 4 * round);
+            EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
         }
     });
 }
 
-TEST(all_gather_has_everybodys_data_of_this_round) {
+TEST(HostGroup, all_gather_has_everybodys_data_of_this_round) {
     const HostWorld world(3);
     world.run([&](std::uint32_t rank) {
         for (std::uint64_t round = 0; round < 500; ++round) {
             const auto mine = letter(rank, round);
             std::array<std::array<std::uint64_t, 2>, 3> all{};
-            CHECK_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
-                                                    reinterpret_cast<std::byte*>(&all), kLong, nullptr),
-                     Status::Ok);
-            for (std::uint32_t peer = 0; peer < 3; ++peer) CHECK(all[peer] == letter(peer, round));
+            EXPECT_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                                                     reinterpret_cast<std::byte*>(&all), kLong, nullptr),
+                      Status::Ok);
+            for (std::uint32_t peer = 0; peer < 3; ++peer) EXPECT_EQ(all[peer], letter(peer, round));
         }
     });
 }
 
 // All ranks of a host open the page at once: none of them may find it half-made.
-TEST(control_page_is_ready_before_anybody_opens_it) {
+TEST(HostGroup, control_page_is_ready_before_anybody_opens_it) {
     constexpr std::uint32_t kRanks = 3;
     const HostWorld world(kRanks);
     const auto group_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->group(0));
     const std::uintptr_t page_at = reinterpret_cast<std::uintptr_t>(&world.pages[0]->life(0)) / 4096 * 4096;
     int fd = -1;
-    REQUIRE(ControlPage::create(kRanks, fd) == Status::Ok);
+    ASSERT_EQ(ControlPage::create(kRanks, fd), Status::Ok);
     GroupSlot fresh{};
-    CHECK_EQ(pread(fd, static_cast<void*>(&fresh), sizeof fresh, static_cast<off_t>(group_at - page_at)),
-             static_cast<ssize_t>(sizeof fresh));
+    EXPECT_EQ(pread(fd, static_cast<void*>(&fresh), sizeof fresh, static_cast<off_t>(group_at - page_at)),
+              static_cast<ssize_t>(sizeof fresh));
     ::close(fd);
-    CHECK_EQ(fresh.state.load(), GroupSlot::kReady);
-    CHECK_EQ(fresh.size, kRanks);
-    CHECK_EQ(fresh.slots_at, world.pages[0]->group(0).slots_at);
+    EXPECT_EQ(fresh.state.load(), GroupSlot::kReady);
+    EXPECT_EQ(fresh.size, kRanks);
+    EXPECT_EQ(fresh.slots_at, world.pages[0]->group(0).slots_at);
 }
 
-TEST(forked_child_has_no_part_in_the_group) {
+TEST(HostGroup, forked_child_has_no_part_in_the_group) {
     const HostWorld world(1);
     HostGroup& group = *world.groups[0];
     Collective* subgroup = nullptr;
-    REQUIRE_EQ(group.subgroup("one", 1, 0, kLong, subgroup), Status::Ok);
+    ASSERT_EQ(group.subgroup("one", 1, 0, kLong, subgroup), Status::Ok);
     const pid_t child = fork();
     if (child == 0) {
         alarm(5);
@@ -77,55 +77,55 @@ TEST(forked_child_has_no_part_in_the_group) {
         _exit(failed);
     }
     int status = -1;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
-    CHECK_EQ(group.barrier(kLong, nullptr), Status::Ok);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(group.barrier(kLong, nullptr), Status::Ok);
 }
 
-TEST(one_rank_is_never_held) {
+TEST(HostGroup, one_rank_is_never_held) {
     const HostWorld world(1);
-    CHECK_EQ(world.groups[0]->barrier(0s, nullptr), Status::Ok);
+    EXPECT_EQ(world.groups[0]->barrier(0s, nullptr), Status::Ok);
     std::byte result[1];
     const std::byte mine{7};
-    CHECK_EQ(world.groups[0]->all_gather(&mine, 1, result, 0s, nullptr), Status::Ok);
-    CHECK(result[0] == mine);
+    EXPECT_EQ(world.groups[0]->all_gather(&mine, 1, result, 0s, nullptr), Status::Ok);
+    EXPECT_EQ(result[0], mine);
 }
 
-TEST(time_out_names_the_missing_and_takes_the_arrival_back) {
+TEST(HostGroup, time_out_names_the_missing_and_takes_the_arrival_back) {
     const HostWorld world(3);
-    CHECK_EQ(world.groups[1]->barrier(20ms, nullptr), Status::Timeout);
-    CHECK(contains(last_error(), "2 of 3 ranks did not arrive"));
-    CHECK(contains(last_error(), "rank 0, rank 2"));
-    world.run([&](std::uint32_t rank) { CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
+    EXPECT_EQ(world.groups[1]->barrier(20ms, nullptr), Status::Timeout);
+    EXPECT_TRUE(contains(last_error(), "2 of 3 ranks did not arrive"));
+    EXPECT_TRUE(contains(last_error(), "rank 0, rank 2"));
+    world.run([&](std::uint32_t rank) { EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok); });
 }
 
-TEST(unequal_lengths_are_refused_on_every_rank) {
+TEST(HostGroup, unequal_lengths_are_refused_on_every_rank) {
     const HostWorld world(3);
     world.run([&](std::uint32_t rank) {
         const std::vector<std::byte> mine(rank == 2 ? 16 : 8);
         std::vector<std::byte> result(3 * mine.size());
         const auto length = static_cast<std::uint32_t>(mine.size());
-        CHECK_EQ(world.groups[rank]->all_gather(mine.data(), length, result.data(), kLong, nullptr),
-                 Status::InvalidParam);
-        CHECK(contains(last_error(), "rank 0 brought 8 bytes"));
-        CHECK(contains(last_error(), "rank 2 brought 16 bytes"));
-        CHECK_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
+        EXPECT_EQ(world.groups[rank]->all_gather(mine.data(), length, result.data(), kLong, nullptr),
+                  Status::InvalidParam);
+        EXPECT_TRUE(contains(last_error(), "rank 0 brought 8 bytes"));
+        EXPECT_TRUE(contains(last_error(), "rank 2 brought 16 bytes"));
+        EXPECT_EQ(world.groups[rank]->barrier(kLong, nullptr), Status::Ok);
     });
 }
 
-TEST(barrier_and_all_gather_do_not_mix) {
+TEST(HostGroup, barrier_and_all_gather_do_not_mix) {
     const HostWorld world(2);
     world.run([&](std::uint32_t rank) {
         std::byte mine{1};
         std::byte result[2];
         const Status status = rank == 0 ? world.groups[0]->barrier(kLong, nullptr)
                                         : world.groups[1]->all_gather(&mine, 1, result, kLong, nullptr);
-        CHECK_EQ(status, Status::InvalidParam);
-        CHECK(contains(last_error(), "rank 0 called barrier, rank 1 brought 1 bytes"));
+        EXPECT_EQ(status, Status::InvalidParam);
+        EXPECT_TRUE(contains(last_error(), "rank 0 called barrier, rank 1 brought 1 bytes"));
     });
 }
 
-TEST(threads_of_one_rank_take_turns) {
+TEST(HostGroup, threads_of_one_rank_take_turns) {
     const HostWorld world(2);
     std::atomic<int> passed{0};
     HostWorld::run({0, 1, 2, 3}, [&](std::uint32_t thread) {
@@ -133,11 +133,11 @@ TEST(threads_of_one_rank_take_turns) {
             if (world.groups[thread % 2]->barrier(kLong, nullptr) == Status::Ok) passed.fetch_add(1);
         }
     });
-    CHECK_EQ(passed.load(), 400);
+    EXPECT_EQ(passed.load(), 400);
 }
 
 // Ranks give up at random moments and call again: nobody may get a round that others did not get.
-TEST(time_outs_at_random_never_mix_rounds) {
+TEST(HostGroup, time_outs_at_random_never_mix_rounds) {
     const HostWorld world(3);
     constexpr std::uint64_t kRounds = 300;
     world.run([&](std::uint32_t rank) {
@@ -151,8 +151,8 @@ TEST(time_outs_at_random_never_mix_rounds) {
                 status = world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                                                         reinterpret_cast<std::byte*>(&all), patience, nullptr);
             }
-            CHECK_EQ(status, Status::Ok);
-            for (std::uint32_t peer = 0; peer < 3; ++peer) CHECK(all[peer] == letter(peer, round));
+            EXPECT_EQ(status, Status::Ok);
+            for (std::uint32_t peer = 0; peer < 3; ++peer) EXPECT_EQ(all[peer], letter(peer, round));
         }
     });
 }

@@ -18,15 +18,13 @@
 
 #include "base/last_error.h"
 #include "collectives/host_group.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 
-namespace memfabric::testing {
+namespace memfabric::tests {
 
 using namespace std::chrono_literals;
 
 constexpr auto kLong = 20s;  // nothing in these tests takes so long, unless somebody sleeps through what it waits for
-
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 inline std::array<std::uint64_t, 2> letter(std::uint32_t rank, std::uint64_t round) { return {rank, round}; }
 
@@ -38,11 +36,11 @@ struct HostWorld {
         for (const auto& members : hosts) {
             int fd = -1;
             std::shared_ptr<ControlPage> page;
-            REQUIRE(ControlPage::create(ranks, fd) == Status::Ok);
-            REQUIRE(ControlPage::open(fd, ranks, page) == Status::Ok);
+            require_ok(ControlPage::create(ranks, fd));
+            require_ok(ControlPage::open(fd, ranks, page));
             ::close(fd);
             for (const std::uint32_t rank : members) {
-                REQUIRE(HostGroup::join(page, {rank, ranks, members, "shm object 0"}, groups[rank]) == Status::Ok);
+                require_ok(HostGroup::join(page, {rank, ranks, members, "shm object 0"}, groups[rank]));
             }
             pages.push_back(page);
         }
@@ -66,8 +64,14 @@ struct HostWorld {
         for (std::thread& thread : threads) thread.join();
     }
 
+    // Until so many ranks of the first host wait in a round of all.
+    void wait_for_arrivals(std::uint32_t count) const {
+        const auto waiting = [&] { return pages[0]->group(0).arrivals.load() & 0xffff; };
+        while (waiting() < count) std::this_thread::yield();
+    }
+
     std::vector<std::shared_ptr<ControlPage>> pages;
     std::vector<std::unique_ptr<HostGroup>> groups;
 };
 
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

@@ -6,7 +6,7 @@
 #include "tests/collectives/host_world.h"
 
 using namespace memfabric;
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 
 namespace {
 
@@ -50,7 +50,7 @@ private:
 
 }  // namespace
 
-TEST(hosts_combine_and_their_leaders_exchange) {
+TEST(InterHostExchange, hosts_combine_and_their_leaders_exchange) {
     const std::vector<std::vector<std::uint32_t>> hosts{{0, 2}, {1, 3, 4}};
     const HostWorld world(5, hosts);
     TwoHosts between;
@@ -60,11 +60,11 @@ TEST(hosts_combine_and_their_leaders_exchange) {
         for (std::uint64_t round = 0; round < 100; ++round) {
             const auto mine = letter(rank, round);
             std::array<std::array<std::uint64_t, 2>, 5> all{};
-            CHECK_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
-                                                    reinterpret_cast<std::byte*>(&all), kLong, inter_host),
-                     Status::Ok);
-            for (std::uint32_t peer = 0; peer < 5; ++peer) CHECK(all[peer] == letter(peer, round));
-            CHECK_EQ(world.groups[rank]->barrier(kLong, inter_host), Status::Ok);
+            EXPECT_EQ(world.groups[rank]->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
+                                                     reinterpret_cast<std::byte*>(&all), kLong, inter_host),
+                      Status::Ok);
+            for (std::uint32_t peer = 0; peer < 5; ++peer) EXPECT_EQ(all[peer], letter(peer, round));
+            EXPECT_EQ(world.groups[rank]->barrier(kLong, inter_host), Status::Ok);
         }
     });
 }
@@ -81,13 +81,13 @@ public:
 
 }  // namespace
 
-TEST(failed_inter_host_exchange_fails_the_round_on_every_rank) {
+TEST(InterHostExchange, that_fails_fails_the_round_on_every_rank) {
     const HostWorld world(3, {{0, 1}, {2}});
     FailingExchange failing;
     HostWorld::run({0, 1}, [&](std::uint32_t rank) {
         for (int round = 0; round < 3; ++round) {
-            CHECK_EQ(world.groups[rank]->barrier(kLong, &failing), Status::Timeout);
-            CHECK_EQ(last_error(), std::string("host 1 did not arrive"));
+            EXPECT_EQ(world.groups[rank]->barrier(kLong, &failing), Status::Timeout);
+            EXPECT_EQ(last_error(), "host 1 did not arrive");
         }
     });
 }

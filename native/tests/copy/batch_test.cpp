@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "copy/engine.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;
-using testing::FencedMemory;
-using testing::fill;
-using testing::kMiB;
+using tests::FencedMemory;
+using tests::fill;
+using tests::kMiB;
 
 namespace {
 
@@ -79,7 +79,7 @@ void check_batch(CopyEngine& engine, std::uint64_t seed, std::size_t half_bytes,
         pieces.push_back({real.begin() + piece.to, real.begin() + piece.from, piece.size_bytes});
     }
     engine.copy_batch(pieces);
-    if (!CHECK(std::memcmp(model.data(), real.begin(), model.size()) == 0)) CHECK_EQ(seed, 0U);  // prints the seed
+    EXPECT_EQ(std::memcmp(model.data(), real.begin(), model.size()), 0) << "seed " << seed;
 }
 
 void check_rows(CopyEngine& engine, std::uint64_t seed, std::size_t widest, std::size_t highest) {
@@ -100,12 +100,12 @@ void check_rows(CopyEngine& engine, std::uint64_t seed, std::size_t widest, std:
         std::memcpy(model.data() + (to - target.begin()) + row * target_pitch, from + row * source_pitch, width);
     }
     engine.copy_2d(to, target_pitch, from, source_pitch, width, height);
-    if (!CHECK(std::memcmp(model.data(), target.begin(), model.size()) == 0)) CHECK_EQ(seed, 0U);
+    EXPECT_EQ(std::memcmp(model.data(), target.begin(), model.size()), 0) << "seed " << seed;
 }
 
 }  // namespace
 
-TEST(batches_of_random_layouts) {
+TEST(CopyBatch, of_random_layouts) {
     CopyEngine engine;
     for (std::uint64_t seed = 1; seed <= 24; ++seed) {
         engine.set_thread_limit(static_cast<unsigned>(1 + seed % 4));
@@ -114,7 +114,7 @@ TEST(batches_of_random_layouts) {
     }
 }
 
-TEST(large_batches_of_random_layouts) {
+TEST(CopyBatch, large_ones_of_random_layouts) {
     CopyEngine engine;
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         engine.set_thread_limit(static_cast<unsigned>(1 + seed % 4));
@@ -123,7 +123,7 @@ TEST(large_batches_of_random_layouts) {
     }
 }
 
-TEST(batch_of_one_giant_among_dwarfs) {
+TEST(CopyBatch, of_one_giant_among_dwarfs) {
     CopyEngine engine;
     engine.set_thread_limit(4);
     FencedMemory source(9 * kMiB);
@@ -133,10 +133,10 @@ TEST(batch_of_one_giant_among_dwarfs) {
     for (std::size_t i = 0; i < 1000; ++i) pieces.push_back({target.begin() + i, source.begin() + i, 1});
     pieces.insert(pieces.begin() + 500, {target.begin() + 1000, source.begin() + 1000, 9 * kMiB - 1000});
     engine.copy_batch(pieces);
-    CHECK(std::memcmp(target.begin(), source.begin(), 9 * kMiB) == 0);
+    EXPECT_EQ(std::memcmp(target.begin(), source.begin(), 9 * kMiB), 0);
 }
 
-TEST(rows_of_random_planes) {
+TEST(CopyRows, of_random_planes) {
     CopyEngine engine;
     for (std::uint64_t seed = 1; seed <= 24; ++seed) {
         engine.set_thread_limit(static_cast<unsigned>(1 + seed % 4));
@@ -151,7 +151,7 @@ TEST(rows_of_random_planes) {
     }
 }
 
-TEST(rows_that_overlap_with_equal_pitch) {
+TEST(CopyRows, that_overlap_with_equal_pitch) {
     CopyEngine engine;
     engine.set_thread_limit(4);
     constexpr std::size_t kPitch = 1000;
@@ -168,7 +168,8 @@ TEST(rows_that_overlap_with_equal_pitch) {
             const std::vector<std::byte> before(source, source + kPitch * (kHeight - 1) + kWidth);
             engine.copy_2d(target, kPitch, source, kPitch, kWidth, kHeight);
             for (std::size_t row = 0; row < kHeight; ++row) {
-                REQUIRE(std::memcmp(target + row * kPitch, before.data() + row * kPitch, kWidth) == 0);
+                ASSERT_EQ(std::memcmp(target + row * kPitch, before.data() + row * kPitch, kWidth), 0)
+                    << "shift " << shift;
             }
         }
     }

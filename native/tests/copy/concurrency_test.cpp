@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "copy/engine.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;
-using testing::fill;
-using testing::kMiB;
+using tests::fill;
+using tests::kMiB;
 
 namespace {
 
@@ -37,17 +37,17 @@ bool copy_and_verify(CopyEngine& engine, std::uint64_t seed, int rounds) {
 
 }  // namespace
 
-TEST(many_threads_copy_at_once) {
+TEST(CopyConcurrency, many_threads_copy_at_once) {
     CopyEngine engine;
     engine.set_thread_limit(3);
     std::vector<std::thread> callers;
     for (std::uint64_t i = 0; i < 6; ++i) {
-        callers.emplace_back([&engine, i] { CHECK(copy_and_verify(engine, i, 16)); });
+        callers.emplace_back([&engine, i] { EXPECT_TRUE(copy_and_verify(engine, i, 16)); });
     }
     for (std::thread& caller : callers) caller.join();
 }
 
-TEST(thread_limit_changes_during_copies) {
+TEST(CopyConcurrency, thread_limit_changes_during_copies) {
     CopyEngine engine;
     std::atomic<bool> done{false};
     std::thread changer([&] {
@@ -56,15 +56,15 @@ TEST(thread_limit_changes_during_copies) {
             std::this_thread::yield();
         }
     });
-    std::thread other([&] { CHECK(copy_and_verify(engine, 7, 24)); });
-    CHECK(copy_and_verify(engine, 8, 24));
+    std::thread other([&] { EXPECT_TRUE(copy_and_verify(engine, 7, 24)); });
+    EXPECT_TRUE(copy_and_verify(engine, 8, 24));
     other.join();
     done.store(true);
     changer.join();
 }
 
 // Streaming stores must be in place before the flag that announces them.
-TEST(bytes_arrive_before_their_announcement) {
+TEST(CopyConcurrency, bytes_arrive_before_their_announcement) {
     constexpr std::size_t kSizeBytes = 2 * kMiB + 4096;
     CopyEngine engine;
     engine.set_thread_limit(2);
@@ -75,7 +75,7 @@ TEST(bytes_arrive_before_their_announcement) {
         for (unsigned round = 1; round <= 40; ++round) {
             const std::vector<std::byte> expected(kSizeBytes, static_cast<std::byte>(round));
             while (announced.load(std::memory_order_acquire) != round) std::this_thread::yield();
-            CHECK(std::memcmp(target.data(), expected.data(), kSizeBytes) == 0);
+            EXPECT_EQ(std::memcmp(target.data(), expected.data(), kSizeBytes), 0);
             verified.store(round, std::memory_order_release);
         }
     });
@@ -88,13 +88,13 @@ TEST(bytes_arrive_before_their_announcement) {
     reader.join();
 }
 
-TEST(child_of_a_fork_copies_alone) {
+TEST(CopyConcurrency, child_of_a_fork_copies_alone) {
     CopyEngine& engine = CopyEngine::process();
     engine.set_thread_limit(3);
-    CHECK(copy_and_verify(engine, 1, 4));  // workers are running now
+    EXPECT_TRUE(copy_and_verify(engine, 1, 4));  // workers are running now
     std::atomic<bool> done{false};
     std::thread busy([&] {
-        while (!done.load()) CHECK(copy_and_verify(engine, 2, 4));
+        while (!done.load()) EXPECT_TRUE(copy_and_verify(engine, 2, 4));
     });
     for (int round = 0; round < 10; ++round) {
         const pid_t child = fork();
@@ -105,11 +105,11 @@ TEST(child_of_a_fork_copies_alone) {
             _exit(copied ? 0 : 1);
         }
         int status = -1;
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        CHECK_EQ(status, 0);
+        EXPECT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
     }
     done.store(true);
     busy.join();
-    CHECK(copy_and_verify(engine, 4, 4));
+    EXPECT_TRUE(copy_and_verify(engine, 4, 4));
     engine.set_thread_limit(0);
 }

@@ -10,14 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;
-using testing::FencedMemory;
-using testing::fill;
-using testing::kKiB;
-using testing::kMiB;
+using tests::FencedMemory;
+using tests::fill;
+using tests::kKiB;
+using tests::kMiB;
 
 namespace {
 
@@ -56,33 +56,33 @@ unsigned worker_count() {
 void check_worker_count(unsigned expected) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (worker_count() != expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    CHECK_EQ(worker_count(), expected);
+    EXPECT_EQ(worker_count(), expected);
 }
 
 }  // namespace
 
-TEST(copy_every_small_size) {
+TEST(CopyEngine, copies_every_small_size) {
     CopyEngine engine;
     Twins twins(3 * 4096);
     for (std::size_t size_bytes = 0; size_bytes <= 4096 + 66; ++size_bytes) {
-        REQUIRE(twins.same_after_copy(engine, size_bytes % 61, 6000 + size_bytes % 67, size_bytes));
+        ASSERT_TRUE(twins.same_after_copy(engine, size_bytes % 61, 6000 + size_bytes % 67, size_bytes)) << size_bytes;
     }
 }
 
-TEST(copy_sizes_around_every_threshold_with_every_thread_limit) {
+TEST(CopyEngine, copies_sizes_around_every_threshold_with_every_thread_limit) {
     CopyEngine engine;
     Twins twins(4 * kMiB + 4096);
     for (const unsigned threads : {1U, 2U, 3U, 4U}) {
         engine.set_thread_limit(threads);
         for (const std::size_t size_bytes : {CopyEngine::kDirectLimitBytes, 64 * kKiB * 3, kMiB, 2 * kMiB}) {
-            REQUIRE(twins.same_after_copy(engine, 1, twins.size_bytes() - size_bytes + 1, size_bytes - 1));
-            REQUIRE(twins.same_after_copy(engine, 0, twins.size_bytes() - size_bytes, size_bytes));
-            REQUIRE(twins.same_after_copy(engine, twins.size_bytes() - size_bytes - 1, 0, size_bytes + 1));
+            ASSERT_TRUE(twins.same_after_copy(engine, 1, twins.size_bytes() - size_bytes + 1, size_bytes - 1));
+            ASSERT_TRUE(twins.same_after_copy(engine, 0, twins.size_bytes() - size_bytes, size_bytes));
+            ASSERT_TRUE(twins.same_after_copy(engine, twins.size_bytes() - size_bytes - 1, 0, size_bytes + 1));
         }
     }
 }
 
-TEST(copy_large_with_every_misalignment) {
+TEST(CopyEngine, copies_large_with_every_misalignment) {
     CopyEngine engine;
     engine.set_thread_limit(2);
     constexpr std::size_t kSizeBytes = 2 * kMiB + 77;
@@ -92,27 +92,27 @@ TEST(copy_large_with_every_misalignment) {
     for (std::size_t offset = 0; offset < 64; ++offset) {
         const std::size_t from = offset * 11 % 64;
         engine.copy(target.begin() + offset, source.begin() + from, kSizeBytes);
-        REQUIRE(std::memcmp(target.begin() + offset, source.begin() + from, kSizeBytes) == 0);
+        ASSERT_EQ(std::memcmp(target.begin() + offset, source.begin() + from, kSizeBytes), 0);
     }
 }
 
-TEST(copy_overlapping_both_directions) {
+TEST(CopyEngine, copies_overlapping_both_directions) {
     CopyEngine engine;
     engine.set_thread_limit(3);
     Twins small(64 * kKiB);
     Twins large(4 * kMiB);
     for (const std::size_t shift :
          {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{4097}}) {
-        CHECK(small.same_after_copy(engine, shift, 0, small.size_bytes() - shift));
-        CHECK(small.same_after_copy(engine, 0, shift, small.size_bytes() - shift));
-        CHECK(large.same_after_copy(engine, shift, 0, large.size_bytes() - shift));
-        CHECK(large.same_after_copy(engine, 0, shift, large.size_bytes() - shift));
+        EXPECT_TRUE(small.same_after_copy(engine, shift, 0, small.size_bytes() - shift));
+        EXPECT_TRUE(small.same_after_copy(engine, 0, shift, small.size_bytes() - shift));
+        EXPECT_TRUE(large.same_after_copy(engine, shift, 0, large.size_bytes() - shift));
+        EXPECT_TRUE(large.same_after_copy(engine, 0, shift, large.size_bytes() - shift));
     }
-    CHECK(large.same_after_copy(engine, 2 * kMiB - 1, 0, 2 * kMiB));  // one byte in common
-    CHECK(large.same_after_copy(engine, 2 * kMiB, 0, 2 * kMiB));      // none
+    EXPECT_TRUE(large.same_after_copy(engine, 2 * kMiB - 1, 0, 2 * kMiB));  // one byte in common
+    EXPECT_TRUE(large.same_after_copy(engine, 2 * kMiB, 0, 2 * kMiB));      // none
 }
 
-TEST(copy_of_nothing_accepts_null) {
+TEST(CopyEngine, copy_of_nothing_accepts_null) {
     CopyEngine engine;
     engine.copy(nullptr, nullptr, 0);
     engine.copy_batch({});
@@ -122,10 +122,10 @@ TEST(copy_of_nothing_accepts_null) {
     std::vector<std::byte> source(3 * kMiB, std::byte{7});
     std::vector<std::byte> target(3 * kMiB);
     engine.copy_batch(std::array{nothing, Piece{target.data(), source.data(), target.size()}, nothing});
-    CHECK(target == source);
+    EXPECT_EQ(target, source);
 }
 
-TEST(threads_start_at_the_first_large_copy_and_join) {
+TEST(CopyEngine, threads_start_at_the_first_large_copy_and_join) {
     CopyEngine::process().set_thread_limit(0);  // joins workers that other tests left running
     std::vector<std::byte> source(4 * kMiB);
     std::vector<std::byte> target(4 * kMiB);
@@ -143,20 +143,20 @@ TEST(threads_start_at_the_first_large_copy_and_join) {
     check_worker_count(0);
 }
 
-TEST(copies_work_after_shut_down) {
+TEST(CopyEngine, copies_after_shut_down) {
     CopyEngine::process().set_thread_limit(0);  // joins workers that other tests left running
     CopyEngine engine;
     engine.set_thread_limit(3);
     Twins twins(6 * kMiB);
-    CHECK(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
+    EXPECT_TRUE(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
     engine.shut_down();
     engine.shut_down();
     check_worker_count(0);
-    CHECK(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
+    EXPECT_TRUE(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
     check_worker_count(0);
     engine.set_thread_limit(2);
-    CHECK(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
+    EXPECT_TRUE(twins.same_after_copy(engine, 0, 3 * kMiB, 3 * kMiB));
     check_worker_count(1);
 }
 
-TEST(the_engine_of_the_process_is_one) { CHECK(&CopyEngine::process() == &CopyEngine::process()); }
+TEST(CopyEngine, of_the_process_is_one) { EXPECT_EQ(&CopyEngine::process(), &CopyEngine::process()); }

@@ -13,7 +13,7 @@
 #include <new>
 #include <span>
 
-namespace memfabric::testing {
+namespace memfabric::tests {
 
 inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
@@ -53,4 +53,4 @@ inline void fill(std::span<std::byte> memory, std::uint64_t seed) {
     }
 }
 
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

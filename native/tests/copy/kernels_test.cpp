@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/cpu.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;
-using testing::FencedMemory;
-using testing::fill;
+using tests::FencedMemory;
+using tests::fill;
 
 namespace {
 
@@ -40,44 +40,48 @@ private:
 
 }  // namespace
 
-TEST(kernels_match_this_machine) {
-    REQUIRE(!stream_kernels().empty());
+TEST(CopyKernels, match_this_machine) {
+    ASSERT_FALSE(stream_kernels().empty());
 #if defined(__x86_64__)
-    CHECK_EQ(std::string_view(stream_kernels().front().name), cpu_has_avx2() ? "avx2" : "sse2");
+    EXPECT_EQ(std::string_view(stream_kernels().front().name), cpu_has_avx2() ? "avx2" : "sse2");
 #elif defined(__aarch64__)
-    CHECK_EQ(std::string_view(stream_kernels().front().name), "stnp");
+    EXPECT_EQ(std::string_view(stream_kernels().front().name), "stnp");
 #endif
-    CHECK(usable_cores() >= 1);
+    EXPECT_GE(usable_cores(), 1);
 }
 
-TEST(kernels_copy_every_size) {
+TEST(CopyKernels, copy_every_size) {
     Arena arena;
     for (const StreamKernel& kernel : stream_kernels()) {
+        SCOPED_TRACE(kernel.name);
         for (std::size_t size_bytes = 0; size_bytes <= 4096 + 130; ++size_bytes) {
-            REQUIRE(arena.same_as_memcpy(kernel, size_bytes * 7 % 64, size_bytes * 13 % 64, size_bytes));
+            ASSERT_TRUE(arena.same_as_memcpy(kernel, size_bytes * 7 % 64, size_bytes * 13 % 64, size_bytes))
+                << size_bytes;
         }
     }
 }
 
-TEST(kernels_copy_every_misalignment) {
+TEST(CopyKernels, copy_every_misalignment) {
     Arena arena;
     for (const StreamKernel& kernel : stream_kernels()) {
+        SCOPED_TRACE(kernel.name);
         for (std::size_t to = 0; to < 64; ++to) {
             for (std::size_t from = 0; from < 64; ++from) {
-                REQUIRE(arena.same_as_memcpy(kernel, to, from, 1000 + (to + from) % 129));
+                ASSERT_TRUE(arena.same_as_memcpy(kernel, to, from, 1000 + (to + from) % 129));
             }
         }
     }
 }
 
-TEST(kernels_stay_between_the_fences) {
+TEST(CopyKernels, stay_between_the_fences) {
     Arena arena;
     for (const StreamKernel& kernel : stream_kernels()) {
+        SCOPED_TRACE(kernel.name);
         for (std::size_t size_bytes = 0; size_bytes <= 1300; ++size_bytes) {
             const std::size_t last = kArenaBytes - size_bytes;
-            REQUIRE(arena.same_as_memcpy(kernel, last, last, size_bytes));
-            REQUIRE(arena.same_as_memcpy(kernel, 0, last, size_bytes));
-            REQUIRE(arena.same_as_memcpy(kernel, last, 0, size_bytes));
+            ASSERT_TRUE(arena.same_as_memcpy(kernel, last, last, size_bytes));
+            ASSERT_TRUE(arena.same_as_memcpy(kernel, 0, last, size_bytes));
+            ASSERT_TRUE(arena.same_as_memcpy(kernel, last, 0, size_bytes));
         }
     }
 }

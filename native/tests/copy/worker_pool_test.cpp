@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 using namespace memfabric;
 
@@ -90,67 +90,67 @@ double process_cpu_ms() {
 
 }  // namespace
 
-TEST(pool_runs_every_chunk_once) {
+TEST(WorkerPool, runs_every_chunk_once) {
     WorkerPool pool(3);
     for (std::uint32_t round = 0; round < 2000; ++round) {
         const CountingJob job(1 + round % 300);
         pool.run(job, round % 2 == 0 ? WorkerPool::Wake::kSleepers : WorkerPool::Wake::kNobody);
-        REQUIRE(job.each_ran_once());
+        ASSERT_TRUE(job.each_ran_once());
     }
 }
 
-TEST(pool_takes_the_largest_job) {
+TEST(WorkerPool, takes_the_largest_job) {
     WorkerPool pool(2);
     const CountingJob job(0xFFFF);
     pool.run(job, WorkerPool::Wake::kSleepers);
-    CHECK(job.each_ran_once());
+    EXPECT_TRUE(job.each_ran_once());
 }
 
-TEST(pool_survives_an_empty_job) {
+TEST(WorkerPool, survives_an_empty_job) {
     WorkerPool pool(1);
     const CountingJob job(0);
     pool.run(job, WorkerPool::Wake::kSleepers);
-    CHECK(job.each_ran_once());
+    EXPECT_TRUE(job.each_ran_once());
 }
 
-TEST(pool_wakes_its_workers) {
+TEST(WorkerPool, wakes_its_workers) {
     WorkerPool pool(1);
     for (int round = 0; round < 5; ++round) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));  // long enough for the worker to sleep, too
         const MeetingJob job;
         pool.run(job, WorkerPool::Wake::kSleepers);
-        REQUIRE(job.met());
+        ASSERT_TRUE(job.met());
     }
 }
 
-TEST(pool_waits_for_chunks_under_way) {
+TEST(WorkerPool, waits_for_chunks_under_way) {
     WorkerPool pool(1);
     for (int round = 0; round < 5; ++round) {
         const SlowWorkerJob job;
         pool.run(job, WorkerPool::Wake::kSleepers);
-        CHECK_EQ(job.finished(), 2);
-        CHECK(job.helped());
+        EXPECT_EQ(job.finished(), 2);
+        EXPECT_TRUE(job.helped());
     }
 }
 
-TEST(pool_without_workers_leaves_all_to_the_caller) {
+TEST(WorkerPool, without_workers_leaves_all_to_the_caller) {
     WorkerPool pool(0);
     const CallerOnlyJob job;
     pool.run(job, WorkerPool::Wake::kSleepers);
-    CHECK_EQ(job.strangers(), 0);
+    EXPECT_EQ(job.strangers(), 0);
 }
 
-TEST(pool_starts_and_stops_at_once) {
+TEST(WorkerPool, starts_and_stops_at_once) {
     for (int round = 0; round < 50; ++round) {
         WorkerPool pool(3);
         if (round % 2 == 0) pool.run(CountingJob(8), WorkerPool::Wake::kSleepers);
     }
 }
 
-TEST(pool_burns_no_core_when_idle) {
+TEST(WorkerPool, burns_no_core_when_idle) {
     WorkerPool pool(3);
     pool.run(CountingJob(64), WorkerPool::Wake::kSleepers);
     const double before_ms = process_cpu_ms();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    CHECK(process_cpu_ms() - before_ms < 100);  // three spinning workers would have used 300 and more
+    EXPECT_LT(process_cpu_ms() - before_ms, 100);  // three spinning workers would have used 300 and more
 }

@@ -12,8 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/last_error.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 namespace memfabric {
 namespace {
@@ -60,63 +59,63 @@ bool becomes_silent(const Heartbeat& heartbeat) {
     return false;
 }
 
-TEST(heartbeat_beats_until_stopped) {
+TEST(Heartbeat, beats_until_stopped) {
     Pair pair;
     std::unique_ptr<Heartbeat> heartbeat;
     const auto start = Clock::now();
-    REQUIRE_EQ(Heartbeat::start(pair.ours, "beat", 10ms, heartbeat), Status::Ok);
+    ASSERT_EQ(Heartbeat::start(pair.ours, "beat", 10ms, heartbeat), Status::Ok);
     pair.close_ours();  // it has its own
-    CHECK_EQ(pair.receive(4), "beat");
-    CHECK(Clock::now() - start >= 10ms);
-    CHECK_EQ(pair.receive(4), "beat");
-    CHECK(heartbeat->beating());
+    EXPECT_EQ(pair.receive(4), "beat");
+    EXPECT_GE(Clock::now() - start, 10ms);
+    EXPECT_EQ(pair.receive(4), "beat");
+    EXPECT_TRUE(heartbeat->beating());
     heartbeat->stop();
     heartbeat->stop();
-    CHECK(!heartbeat->beating());
+    EXPECT_FALSE(heartbeat->beating());
     std::string rest = pair.receive(4);
     while (rest == "beat") rest = pair.receive(4);
-    CHECK_EQ(rest, "");
+    EXPECT_EQ(rest, "");
 }
 
-TEST(heartbeat_ends_when_the_peer_is_gone) {
+TEST(Heartbeat, ends_when_the_peer_is_gone) {
     Pair pair;
     std::unique_ptr<Heartbeat> heartbeat;
-    REQUIRE_EQ(Heartbeat::start(pair.ours, "beat", 1ms, heartbeat), Status::Ok);
+    ASSERT_EQ(Heartbeat::start(pair.ours, "beat", 1ms, heartbeat), Status::Ok);
     pair.close_theirs();
-    CHECK(becomes_silent(*heartbeat));
+    EXPECT_TRUE(becomes_silent(*heartbeat));
 }
 
-TEST(heartbeat_stops_at_once_though_the_socket_is_full) {
+TEST(Heartbeat, stops_at_once_though_the_socket_is_full) {
     Pair pair;
     std::unique_ptr<Heartbeat> heartbeat;
-    REQUIRE_EQ(Heartbeat::start(pair.ours, std::string(std::size_t{4} << 20, 'x'), 1ms, heartbeat), Status::Ok);
-    CHECK_EQ(pair.receive(1), "x");  // it is inside the first beat and cannot finish it
+    ASSERT_EQ(Heartbeat::start(pair.ours, std::string(std::size_t{4} << 20, 'x'), 1ms, heartbeat), Status::Ok);
+    EXPECT_EQ(pair.receive(1), "x");  // it is inside the first beat and cannot finish it
     const auto start = Clock::now();
     heartbeat->stop();
-    CHECK(Clock::now() - start < 1s);
+    EXPECT_LT(Clock::now() - start, 1s);
 }
 
-TEST(heartbeat_sends_whole_beats_to_a_slow_reader) {
+TEST(Heartbeat, sends_whole_beats_to_a_slow_reader) {
     Pair pair;
     const std::string payload = std::string(300'000, 'a') + "z";
     std::unique_ptr<Heartbeat> heartbeat;
-    REQUIRE_EQ(Heartbeat::start(pair.ours, payload, 1ms, heartbeat), Status::Ok);
+    ASSERT_EQ(Heartbeat::start(pair.ours, payload, 1ms, heartbeat), Status::Ok);
     std::string got;
     while (got.size() < 2 * payload.size()) {
         const std::string part = pair.receive(2 * payload.size() - got.size());
-        REQUIRE(part != "(nothing)");
+        ASSERT_NE(part, "(nothing)");
         got += part;
     }
-    CHECK(got == payload + payload);
+    EXPECT_TRUE(got == payload + payload);
 }
 
-TEST(heartbeat_refuses_nonsense) {
+TEST(Heartbeat, refuses_nonsense) {
     Pair pair;
     std::unique_ptr<Heartbeat> heartbeat;
-    CHECK_EQ(Heartbeat::start(pair.ours, "", 10ms, heartbeat), Status::InvalidParam);
-    CHECK_EQ(Heartbeat::start(pair.ours, "beat", 0ms, heartbeat), Status::InvalidParam);
-    CHECK_EQ(Heartbeat::start(-1, "beat", 10ms, heartbeat), Status::InvalidParam);
-    CHECK(take_last_error().find("file descriptor -1") != std::string::npos);
+    EXPECT_EQ(Heartbeat::start(pair.ours, "", 10ms, heartbeat), Status::InvalidParam);
+    EXPECT_EQ(Heartbeat::start(pair.ours, "beat", 0ms, heartbeat), Status::InvalidParam);
+    EXPECT_EQ(Heartbeat::start(-1, "beat", 10ms, heartbeat), Status::InvalidParam);
+    EXPECT_TRUE(tests::says("file descriptor -1"));
 }
 
 }  // namespace

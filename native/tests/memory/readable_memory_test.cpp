@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/last_error.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/descriptor_limits.h"
 
 using namespace memfabric;
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 
 namespace {
 
@@ -20,27 +20,27 @@ std::uint64_t address_of(const std::vector<char>& memory) { return reinterpret_c
 
 }  // namespace
 
-TEST(readable_memory_knows_ours_and_no_other) {
+TEST(ReadableMemory, knows_ours_and_no_other) {
     const std::vector<char> memory(16 * kPageBytes, 1);
     ReadableMemory readable;
     bool answer = false;
-    CHECK_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::Ok);
-    CHECK(answer);
-    CHECK_EQ(readable.covers(16, 8, answer), Status::Ok);
-    CHECK(!answer);
+    EXPECT_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::Ok);
+    EXPECT_TRUE(answer);
+    EXPECT_EQ(readable.covers(16, 8, answer), Status::Ok);
+    EXPECT_FALSE(answer);
 }
 
 // "No" would make the caller refuse memory that is fine, "yes" accept what may be garbage.
-TEST(readable_memory_that_nobody_can_look_at_is_no_answer) {
-    if (kSanitizerNeedsDescriptors) return;
+TEST(ReadableMemory, that_nobody_can_look_at_is_no_answer) {
+    if (kSanitizerNeedsDescriptors) GTEST_SKIP() << kNoneToSpare;
     const std::vector<char> memory(16 * kPageBytes, 1);
     ReadableMemory readable;
     bool answer = false;
     {
         const NoDescriptorLeft none;
-        CHECK_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::NoResources);
-        CHECK(last_error().find("/proc/self/maps") != std::string::npos);
+        EXPECT_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::NoResources);
+        EXPECT_TRUE(contains(last_error(), "/proc/self/maps"));
     }
-    CHECK_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::Ok);  // the failure is not remembered
-    CHECK(answer);
+    EXPECT_EQ(readable.covers(address_of(memory), memory.size(), answer), Status::Ok);  // the failure is not remembered
+    EXPECT_TRUE(answer);
 }

@@ -13,13 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/last_error.h"
 #include "memory/segment.h"
 #include "space/space.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/copy/fenced_memory.h"
 
-namespace memfabric::testing {
+namespace memfabric::tests {
 
 inline constexpr std::uint32_t kL2G = 0, kG2L = 1, kG2H = 2, kH2G = 3, kL2GH = 4, kGH2L = 5, kGH2H = 6, kH2GH = 7,
                                kG2G = 8, kAuto = 9;
@@ -67,9 +66,9 @@ struct World {
             const std::uintptr_t base = free_range(kRanks * (kMaxDram + kMaxHbm));
             status = Space::make({base, kRanks, kMaxDram, kMaxHbm, 0, name}, space);
         }
-        REQUIRE_EQ(status, Status::Ok);
+        require_ok(status);
         for (const std::uint32_t rank : {0U, 1U, 2U}) attach(rank);
-        REQUIRE_EQ(space->open(), Status::Ok);
+        require_ok(space->open());
     }
     ~World() {
         if (space != nullptr) space->close();
@@ -80,9 +79,9 @@ struct World {
     void attach(std::uint32_t rank) {
         for (const Tier tier : {Tier::Dram, Tier::Hbm}) {
             const File file(kHeld);
-            REQUIRE_EQ(space->attach(rank, tier, file.fd(), 0, 0, kHeld), Status::Ok);
+            require_ok(space->attach(rank, tier, file.fd(), 0, 0, kHeld));
         }
-        REQUIRE_EQ(space->activate(rank), Status::Ok);
+        require_ok(space->activate(rank));
     }
 
     std::uintptr_t dram(std::uint32_t rank) const { return space->layout().slot_address(rank, Tier::Dram); }
@@ -92,12 +91,4 @@ struct World {
 
 inline std::byte& byte_at(std::uintptr_t address) { return *reinterpret_cast<std::byte*>(address); }
 
-// The status must come with a sentence that says this; without a failure there must be no sentence.
-inline bool says(const std::string& part) {
-    const std::string sentence = take_last_error();
-    const bool said = part.empty() ? sentence.empty() : sentence.find(part) != std::string::npos;
-    if (!said) report_failure(__FILE__, __LINE__, "\"" + sentence + "\" does not say \"" + part + "\"");
-    return said;
-}
-
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/backoff.h"
 
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 using namespace memfabric;
 
@@ -15,7 +15,7 @@ int yields_of_a_wait(AdaptiveWait& wait, bool is_short) {
                                     ++yields;
                                     return is_short;
                                 });
-    CHECK(!done);
+    EXPECT_FALSE(done);
     return yields;
 }
 
@@ -28,34 +28,34 @@ int waits_without_yields(AdaptiveWait& wait, bool is_short) {
 
 }  // namespace
 
-TEST(short_yields_are_repeated_until_it_pays_to_sleep) {
+TEST(Backoff, short_yields_are_repeated_until_it_pays_to_sleep) {
     AdaptiveWait wait(true);
-    CHECK_EQ(yields_of_a_wait(wait, true), 100);
-    CHECK_EQ(yields_of_a_wait(wait, true), 100);
+    EXPECT_EQ(yields_of_a_wait(wait, true), 100);
+    EXPECT_EQ(yields_of_a_wait(wait, true), 100);
 }
 
-TEST(long_yield_is_the_last_one_for_many_waits) {
+TEST(Backoff, long_yield_is_the_last_one_for_many_waits) {
     AdaptiveWait wait(true);
-    CHECK_EQ(yields_of_a_wait(wait, false), 1);
-    CHECK_EQ(waits_without_yields(wait, false), 64);
-    CHECK_EQ(waits_without_yields(wait, false), 128);
-    CHECK_EQ(waits_without_yields(wait, true), 256);
-    CHECK_EQ(yields_of_a_wait(wait, false), 1);  // a good one between has made it forget
-    CHECK_EQ(waits_without_yields(wait, false), 64);
+    EXPECT_EQ(yields_of_a_wait(wait, false), 1);
+    EXPECT_EQ(waits_without_yields(wait, false), 64);
+    EXPECT_EQ(waits_without_yields(wait, false), 128);
+    EXPECT_EQ(waits_without_yields(wait, true), 256);
+    EXPECT_EQ(yields_of_a_wait(wait, false), 1);  // a good one between has made it forget
+    EXPECT_EQ(waits_without_yields(wait, false), 64);
 }
 
-TEST(adaptive_wait_ends_with_what_it_waits_for) {
+TEST(Backoff, adaptive_wait_ends_with_what_it_waits_for) {
     AdaptiveWait wait(false);
     int looks = 0;
-    CHECK(wait.poll([&] { return ++looks == 150; }, [] { return true; }));  // while it spins
-    CHECK_EQ(looks, 150);
+    EXPECT_TRUE(wait.poll([&] { return ++looks == 150; }, [] { return true; }));  // while it spins
+    EXPECT_EQ(looks, 150);
     looks = 0;
-    CHECK(wait.poll([&] { return ++looks == 250; }, [] { return true; }));  // while it yields
-    CHECK_EQ(looks, 250);
+    EXPECT_TRUE(wait.poll([&] { return ++looks == 250; }, [] { return true; }));  // while it yields
+    EXPECT_EQ(looks, 250);
     bool happened = false;
-    CHECK(wait.poll([&] { return happened; },
-                    [&] {
-                        happened = true;
-                        return false;
-                    }));
+    EXPECT_TRUE(wait.poll([&] { return happened; },
+                          [&] {
+                              happened = true;
+                              return false;
+                          }));
 }

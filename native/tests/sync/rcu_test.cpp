@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/check.h"
+#include "tests/assertions.h"
 
 namespace memfabric {
 namespace {
@@ -50,55 +50,55 @@ private:
     std::thread thread_;
 };
 
-TEST(rcu_does_not_wait_without_readers) {
+TEST(Rcu, does_not_wait_without_readers) {
     {
         const rcu::ReadGuard guard;
     }
     rcu::synchronize();
 }
 
-TEST(rcu_waits_for_a_reader_that_was_inside) {
+TEST(Rcu, waits_for_a_reader_that_was_inside) {
     Reader reader;
     auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
-    CHECK(!ready(writer, 20ms));
+    EXPECT_FALSE(ready(writer, 20ms));
     reader.go_on();
-    CHECK(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 5s));
 }
 
-TEST(rcu_ignores_readers_that_enter_later) {
+TEST(Rcu, ignores_readers_that_enter_later) {
     auto first = std::make_unique<Reader>();
     auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
-    CHECK(!ready(writer, 20ms));
+    EXPECT_FALSE(ready(writer, 20ms));
     Reader second;
     first->go_on();
-    CHECK(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 5s));
     second.go_on();
 }
 
-TEST(rcu_renewal_lets_the_writer_pass) {
-    Reader reader([](rcu::ReadGuard& guard) { guard.renew(); });
+TEST(Rcu, leaving_early_lets_the_writer_pass) {
+    Reader reader([](rcu::ReadGuard& guard) { guard.leave(); });
     auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
-    CHECK(!ready(writer, 20ms));
+    EXPECT_FALSE(ready(writer, 20ms));
     reader.go_on();
-    CHECK(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 5s));
     reader.leave();
 }
 
-TEST(rcu_inner_guards_change_nothing) {
+TEST(Rcu, inner_guards_change_nothing) {
     Reader reader([](rcu::ReadGuard&) {
         rcu::ReadGuard inner;
-        inner.renew();
+        inner.leave();
     });
     auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
     reader.go_on();
-    CHECK(!ready(writer, 20ms));
+    EXPECT_FALSE(ready(writer, 20ms));
     reader.leave();
-    CHECK(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 5s));
 }
 
 // Readers follow a pointer that a writer replaces and poisons: a use after the grace period would see the poison, and
 // the sanitizers a race.
-TEST(rcu_protects_what_threads_come_and_go_read) {
+TEST(Rcu, protects_what_threads_come_and_go_read) {
     struct Thing {
         std::array<int, 16> values;
     };
@@ -130,10 +130,10 @@ TEST(rcu_protects_what_threads_come_and_go_read) {
     stop = true;
     for (std::thread& thread : threads) thread.join();
     delete current.load();
-    CHECK_EQ(poisoned.load(), 0);
+    EXPECT_EQ(poisoned.load(), 0);
 }
 
-TEST(rcu_in_a_forked_child_forgets_the_parents_readers) {
+TEST(Rcu, in_a_forked_child_forgets_the_parents_readers) {
     Reader reader;
     const pid_t child = fork();
     if (child == 0) {
@@ -142,8 +142,8 @@ TEST(rcu_in_a_forked_child_forgets_the_parents_readers) {
         _exit(0);
     }
     int status = -1;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
     reader.go_on();
 }
 

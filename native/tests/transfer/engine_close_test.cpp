@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/pause_point.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "transfer/engine.h"
 
 namespace memfabric {
@@ -21,7 +21,7 @@ template <typename Meanwhile>
 void while_closing(TransferEngine& engine, Meanwhile meanwhile) {
     PausePoint::hold("transfer.close");
     std::thread closing([&] { engine.close(); });
-    CHECK(PausePoint::wait_until_held("transfer.close", 20s));
+    EXPECT_TRUE(PausePoint::wait_until_held("transfer.close", 20s));
     std::future<void> beside = std::async(std::launch::async, meanwhile);
     static_cast<void>(beside.wait_for(50ms));  // whoever does not wait for the closing thread has ended by then
     PausePoint::release("transfer.close");
@@ -29,38 +29,38 @@ void while_closing(TransferEngine& engine, Meanwhile meanwhile) {
     closing.join();
 }
 
-TEST(engine_that_is_opened_while_it_closes_is_whole) {
+TEST(EngineClose, engine_that_is_opened_while_it_closes_is_whole) {
     const auto engine = std::make_shared<TransferEngine>();
-    REQUIRE_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
-    while_closing(*engine, [&] { CHECK_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok); });
-    CHECK(engine->is_open());
-    CHECK(engine->session() != "");
+    ASSERT_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
+    while_closing(*engine, [&] { EXPECT_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok); });
+    EXPECT_TRUE(engine->is_open());
+    EXPECT_NE(engine->session(), "");
     std::uint64_t address = 0;
-    REQUIRE_EQ(engine->allocate(4096, address), Status::Ok);
+    ASSERT_EQ(engine->allocate(4096, address), Status::Ok);
     const char byte = 'x';
-    CHECK_EQ(engine->transfer(Direction::Write, engine->session(), reinterpret_cast<std::uint64_t>(&byte), address, 1),
-             Status::Ok);
-    CHECK_EQ(*reinterpret_cast<char*>(address), 'x');
+    EXPECT_EQ(engine->transfer(Direction::Write, engine->session(), reinterpret_cast<std::uint64_t>(&byte), address, 1),
+              Status::Ok);
+    EXPECT_EQ(*reinterpret_cast<char*>(address), 'x');
 }
 
-TEST(engine_that_is_closed_twice_is_closed_when_either_returns) {
+TEST(EngineClose, engine_that_is_closed_twice_is_closed_when_either_returns) {
     const auto engine = std::make_shared<TransferEngine>();
-    REQUIRE_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
+    ASSERT_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
     const std::string session = engine->session();
     const auto successor = std::make_shared<TransferEngine>();
     while_closing(*engine, [&] {
         engine->close();
-        CHECK_EQ(successor->open(session, 20s, "host"), Status::Ok);  // nobody listens there any more
+        EXPECT_EQ(successor->open(session, 20s, "host"), Status::Ok);  // nobody listens there any more
     });
 }
 
-TEST(engine_that_closes_takes_no_allocation_with_it) {
+TEST(EngineClose, engine_that_closes_takes_no_allocation_with_it) {
     const auto engine = std::make_shared<TransferEngine>();
-    REQUIRE_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
+    ASSERT_EQ(engine->open("127.0.0.1:0", 20s, "host"), Status::Ok);
     std::uint64_t address = 0;
-    while_closing(*engine, [&] { CHECK_EQ(engine->allocate(4096, address), Status::Ok); });
-    CHECK_EQ(engine->registration_count(), 1U);
-    CHECK_EQ(engine->release(address), Status::Ok);
+    while_closing(*engine, [&] { EXPECT_EQ(engine->allocate(4096, address), Status::Ok); });
+    EXPECT_EQ(engine->registration_count(), 1U);
+    EXPECT_EQ(engine->release(address), Status::Ok);
 }
 
 }  // namespace

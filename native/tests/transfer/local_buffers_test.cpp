@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/pause_point.h"
-#include "tests/check.h"
+#include "tests/assertions.h"
 #include "tests/space/space_fixture.h"
 #include "transfer/engine.h"
 
 namespace memfabric {
 namespace {
 
-using namespace memfabric::testing;
+using namespace memfabric::tests;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kBufferBytes = 4096;
@@ -28,9 +28,9 @@ struct Neighbours {
     std::uint64_t place = 0;
 
     Neighbours() {
-        REQUIRE_EQ(one->open("127.0.0.1:0", 30s, "host"), Status::Ok);
-        REQUIRE_EQ(other->open("127.0.0.1:0", 30s, "host"), Status::Ok);
-        REQUIRE_EQ(other->allocate(2 * kBufferBytes, place), Status::Ok);
+        require_ok(one->open("127.0.0.1:0", 30s, "host"));
+        require_ok(other->open("127.0.0.1:0", 30s, "host"));
+        require_ok(other->allocate(2 * kBufferBytes, place));
     }
     Status single(Direction direction, std::uint64_t buffer, std::uint64_t size_bytes = kBufferBytes) {
         return one->transfer(direction, other->session(), buffer, place, size_bytes);
@@ -47,8 +47,8 @@ struct Neighbours {
                                     {{buffer}, {place}, {kBufferBytes}, {scale}, {offset}, 1, HalfType::Fp16}, 0);
     }
     void lose(std::uint32_t rank) {
-        REQUIRE_EQ(world.space->revoke(rank, "its process died"), Status::Ok);
-        REQUIRE_EQ(world.space->detach(rank), Status::Ok);
+        require_ok(world.space->revoke(rank, "its process died"));
+        require_ok(world.space->detach(rank));
     }
 };
 
@@ -62,64 +62,64 @@ Status meanwhile_revoked(Neighbours& neighbours, const char* point, Call call) {
     const Status revoked = neighbours.world.space->revoke(1, "its process died");
     PausePoint::release(point);
     caller.join();
-    CHECK(held);
-    CHECK_EQ(revoked, Status::Ok);
+    EXPECT_TRUE(held);
+    EXPECT_EQ(revoked, Status::Ok);
     return status;
 }
 
-TEST(local_buffer_of_a_lost_rank_is_refused) {
+TEST(LocalBuffer, of_a_lost_rank_is_refused) {
     Neighbours neighbours;
     const std::uint64_t buffer = neighbours.world.dram(1);
     for (const Direction direction : {Direction::Write, Direction::Read}) {
-        CHECK_EQ(neighbours.single(direction, buffer), Status::Ok);
-        CHECK_EQ(neighbours.batch(direction, buffer), Status::Ok);
+        EXPECT_EQ(neighbours.single(direction, buffer), Status::Ok);
+        EXPECT_EQ(neighbours.batch(direction, buffer), Status::Ok);
     }
     const std::uint64_t plain = neighbours.world.local();
-    CHECK_EQ(neighbours.quantised(buffer, plain, plain), Status::Ok);
+    EXPECT_EQ(neighbours.quantised(buffer, plain, plain), Status::Ok);
     neighbours.lose(1);
     for (const Direction direction : {Direction::Write, Direction::Read}) {
-        CHECK_EQ(neighbours.single(direction, buffer), Status::NotConnected);
-        CHECK(says("rank 1 cannot be reached: its process died"));
-        CHECK_EQ(neighbours.batch(direction, buffer), Status::NotConnected);
+        EXPECT_EQ(neighbours.single(direction, buffer), Status::NotConnected);
+        EXPECT_TRUE(says("rank 1 cannot be reached: its process died"));
+        EXPECT_EQ(neighbours.batch(direction, buffer), Status::NotConnected);
     }
-    CHECK_EQ(neighbours.quantised(buffer, plain, plain), Status::NotConnected);
-    CHECK_EQ(neighbours.quantised(plain, buffer, plain), Status::NotConnected);
-    CHECK_EQ(neighbours.quantised(plain, plain, buffer), Status::NotConnected);
-    CHECK_EQ(neighbours.quantised(plain, plain, 0), Status::Ok);
+    EXPECT_EQ(neighbours.quantised(buffer, plain, plain), Status::NotConnected);
+    EXPECT_EQ(neighbours.quantised(plain, buffer, plain), Status::NotConnected);
+    EXPECT_EQ(neighbours.quantised(plain, plain, buffer), Status::NotConnected);
+    EXPECT_EQ(neighbours.quantised(plain, plain, 0), Status::Ok);
 }
 
-TEST(local_buffer_where_no_memory_is_is_refused) {
+TEST(LocalBuffer, where_no_memory_is_is_refused) {
     Neighbours neighbours;
     const World& world = neighbours.world;
-    CHECK_EQ(neighbours.single(Direction::Write, world.dram(3)), Status::NotConnected);
-    CHECK(says("rank 3 has not joined"));
-    CHECK_EQ(neighbours.single(Direction::Write, world.dram(2) + World::kHeld - 1, 2), Status::InvalidParam);
-    CHECK(says("does not lie in the DRAM of rank 2"));
-    CHECK_EQ(neighbours.single(Direction::Read, world.dram(0) - 1, 2), Status::InvalidParam);
-    CHECK(says("starts outside bm object 7 and reaches into its range"));
+    EXPECT_EQ(neighbours.single(Direction::Write, world.dram(3)), Status::NotConnected);
+    EXPECT_TRUE(says("rank 3 has not joined"));
+    EXPECT_EQ(neighbours.single(Direction::Write, world.dram(2) + World::kHeld - 1, 2), Status::InvalidParam);
+    EXPECT_TRUE(says("does not lie in the DRAM of rank 2"));
+    EXPECT_EQ(neighbours.single(Direction::Read, world.dram(0) - 1, 2), Status::InvalidParam);
+    EXPECT_TRUE(says("starts outside bm object 7 and reaches into its range"));
 }
 
-TEST(local_buffer_revoked_during_a_transfer_gives_no_success) {
+TEST(LocalBuffer, revoked_during_a_transfer_gives_no_success) {
     Neighbours neighbours;
     const std::uint64_t buffer = neighbours.world.dram(1);
-    CHECK_EQ(meanwhile_revoked(neighbours, "transfer.map_segment",
-                               [&] { return neighbours.single(Direction::Write, buffer); }),
-             Status::NotConnected);
+    EXPECT_EQ(meanwhile_revoked(neighbours, "transfer.map_segment",
+                                [&] { return neighbours.single(Direction::Write, buffer); }),
+              Status::NotConnected);
 }
 
-TEST(local_buffer_revoked_during_a_batch_gives_no_success) {
+TEST(LocalBuffer, revoked_during_a_batch_gives_no_success) {
     Neighbours neighbours;
     const std::uint64_t buffer = neighbours.world.dram(1);
-    CHECK_EQ(meanwhile_revoked(neighbours, "transfer.map_segment",
-                               [&] { return neighbours.batch(Direction::Read, buffer); }),
-             Status::NotConnected);
+    EXPECT_EQ(meanwhile_revoked(neighbours, "transfer.map_segment",
+                                [&] { return neighbours.batch(Direction::Read, buffer); }),
+              Status::NotConnected);
 }
 
-TEST(local_buffer_revoked_during_quantisation_gives_no_success) {
+TEST(LocalBuffer, revoked_during_quantisation_gives_no_success) {
     Neighbours neighbours;
     const std::uint64_t plain = neighbours.world.local();
     const std::uint64_t scale = neighbours.world.dram(1);
-    CHECK_EQ(
+    EXPECT_EQ(
         meanwhile_revoked(neighbours, "transfer.quantise", [&] { return neighbours.quantised(plain, scale, plain); }),
         Status::NotConnected);
 }

@@ -4,7 +4,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace memfabric::testing {
+namespace memfabric::tests {
+
+inline constexpr char kNoKernelRoute[] = "the kernel, or its emulator, moves no memory between processes";
 
 // Emulators of one process lack these calls; memory that peers can map needs none.
 inline bool kernel_moves_memory() {
@@ -15,4 +17,4 @@ inline bool kernel_moves_memory() {
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
-}  // namespace memfabric::testing
+}  // namespace memfabric::tests

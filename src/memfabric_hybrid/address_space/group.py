@@ -192,6 +192,10 @@ class Group:
         with self._lock:
             return self._participants.is_proved(request.rank, request.instance, request.secret)
 
+    def can_admit(self, rank: int) -> bool:
+        """False while running copies are in the memory of that rank's predecessor: `admit` would wait for them."""
+        return self._memory.is_drained(rank)
+
     def admit(self, share: Share, fds: Sequence[int], if_still: Callable[[], bool]) -> Stamp | None:
         """A neighbour shows its memory, which is mapped, as far as it is new. Our own stamp at that moment.
 

@@ -13,7 +13,6 @@ import msgspec
 
 from memfabric_hybrid import _native
 
-MAX_PACKET = 64 * 1024
 Rank = Annotated[int, msgspec.Meta(ge=0, lt=_native.MAX_RANKS)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memfabric_hybrid import logs
-from memfabric_hybrid.address_space.exchange import Exchange
+from memfabric_hybrid.address_space.exchange import Exchange, Wait
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, Duplicated, FabricError, NotConnected, NotInit
@@ -95,7 +95,7 @@ class Node:
 
     # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
 
-    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
         with self._lock:
             pool = self._pools.get(request.object_name)
         if pool is None:

@@ -1,7 +1,8 @@
 """The other ranks' memory in our range: mapped while they take part, revoked at once and unmapped soon when they go.
 
 Threads: any, but what happens to one rank must happen in the order in which it was decided: the group calls everything
-here, except `drain`, under its lock. The native space has its own way of keeping copies and unmapping apart.
+here, except `drain` and `is_drained`, under its lock. The native space has its own way of keeping copies and unmapping
+apart.
 """
 
 from __future__ import annotations
@@ -64,3 +65,7 @@ class PeerMemory:
     def drain(self, rank: int) -> None:
         """Waits until no copy is in the memory of that rank's predecessor: under no lock."""
         self._space._drain(rank)
+
+    def is_drained(self, rank: int) -> bool:
+        """Whether no copy is there. Does not wait."""
+        return self._space._is_drained(rank)

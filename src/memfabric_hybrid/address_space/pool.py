@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid.address_space.changes import Changes
+from memfabric_hybrid.address_space.exchange import Wait
 from memfabric_hybrid.address_space.group import Group
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Answer, Request
@@ -31,7 +32,7 @@ from memfabric_hybrid.address_space.publication import Publication
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.address_space.share_protocol import ShareProtocol
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources, NotStarted, Unreachable
+from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources, NotConnected, NotStarted, Unreachable
 from memfabric_hybrid.membership.roster import Roster
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
 
@@ -59,7 +60,7 @@ class Pool:
         self._changes = Changes(spec.title)
         self._lock = threading.Lock()
         self._joining = False
-        self._evicted = False
+        self._evicted: str | None = None  # why, for good: no join may open the space again
         self._reannounce_at: float | None = None  # when neighbours that could not take our share are asked again
         node.add(self)
 
@@ -79,6 +80,7 @@ class Pool:
                 return
             self._node.check_serving()
             with self._lock:
+                self._check_not_evicted()
                 if not self.destroyed:  # a `leave` that came too late for an earlier join
                     self.group.resume()
                 self._joining = True
@@ -91,6 +93,7 @@ class Pool:
                 self._protocol.offer(deadline)
                 with self._lock:
                     self.group.check_wanted()
+                    self._check_not_evicted()
                     self._joining = False
                     self._space._open()
             except BaseException:
@@ -173,7 +176,7 @@ class Pool:
         self._reannounce_at = None
         try:
             with self._changes.turn(deadline):
-                if self.joined and not self._evicted:
+                if self.joined and self._evicted is None:
                     self._protocol.offer(deadline)
         except (Unreachable, NoResources) as failure:
             log.warning("%s: could not be offered again, which is tried anew soon: %s", self.spec.title, failure)
@@ -192,14 +195,22 @@ class Pool:
 
     def evict(self, reason: str) -> None:
         """Our rank was given to somebody else, or we cannot see the others any more: no copy may pretend otherwise."""
-        self._evicted = True
-        self._space._shut(int(Code.NOT_CONNECTED), f"{self.spec.title}: {reason}")
+        with self._lock:
+            self._evicted = reason
+            self._space._shut(int(Code.NOT_CONNECTED), f"{self.spec.title}: {reason}")
         self._owner.rank_gone(self._node.member.rank, reason)
         log.error("%s: %s", self.spec.title, reason)
 
+    def _check_not_evicted(self) -> None:
+        """Under the lock."""
+        if self._evicted is not None:
+            raise NotConnected(
+                f"{self.spec.title}: {self._evicted}; destroy it, and create it in a process that is a member"
+            )
+
     # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
 
-    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
         """A neighbour's request (exchange thread), as `ShareProtocol.answer`."""
         return self._protocol.answer(request, enclosed)
 
@@ -209,7 +220,8 @@ class Pool:
 
     def on_tick(self) -> bool:
         """Exchange thread; True while time decides something here."""
-        return self.group.tick() or self._waits_to_reannounce()
+        wanted = [self.group.tick(), self._waits_to_reannounce()]  # both, whatever the first one says
+        return any(wanted)
 
     def on_refused(self, refusals: Sequence[Refusal]) -> None:
         """What the store would not take back after it was away (store's event thread): whose was it?"""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 
 from memfabric_hybrid import logs
+from memfabric_hybrid.address_space.exchange import Wait
 from memfabric_hybrid.address_space.group import Group
 from memfabric_hybrid.address_space.messages import (
     Accept,
@@ -92,10 +93,10 @@ class ShareProtocol:
         except NoResources as failure:  # an end must not fail; neighbours will hear it from the store
             log.warning("%s: the neighbours did not hear that we leave: %s", self._spec.title, failure)
 
-    def answer(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+    def answer(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
         """To a neighbour that offers or withdraws. The descriptors of the answer are the caller's.
 
-        None: the store has not shown the sender yet. FabricError: it is refused.
+        FabricError: it is refused.
         """
         if isinstance(request, Offer) and not self._group.takes_part:
             return NotHere(), ()
@@ -106,7 +107,9 @@ class ShareProtocol:
             if proved:  # otherwise we never knew it
                 self._group.withdrawn(request.rank, Stamp(request.instance, request.generation), request.reason)
             return Done(), ()
-        return None if proved is None else self._accept(request.share, enclosed)
+        if proved is None:
+            return Wait.FOR_THE_STORE
+        return self._accept(request.share, enclosed) if self._group.can_admit(request.rank) else Wait.FOR_COPIES
 
     def _accept(self, theirs: Share, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         facts, fds = self._own.duplicates()  # first: who gets no answer has not come

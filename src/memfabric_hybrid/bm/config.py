@@ -7,8 +7,8 @@ import re
 from memfabric_hybrid import arguments
 from memfabric_hybrid.config_fields import U32, Config, Flag
 from memfabric_hybrid.errors import InvalidParam
+from memfabric_hybrid.transports import nic
 
-MAX_NIC = 63
 _NIC = re.compile(r"tcp6?://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]+)(/\d{1,3})?:(\d{1,5})")
 
 
@@ -58,8 +58,7 @@ class BmConfig(Config):
             raise InvalidParam(f"rank_id is {self.rank_id}, expected 0..{world_size - 1} (world_size - 1)")
         if not self._nic:
             return
-        if len(self._nic) > MAX_NIC:
-            raise InvalidParam(f"nic has {len(self._nic)} characters, the limit is {MAX_NIC}")
+        nic.check_length(self._nic)
         match = _NIC.fullmatch(self._nic)
         if match is None or not 0 < int(match[3]) <= 65535:
             raise InvalidParam(f"nic {self._nic!r} is not of the form tcp://ip[/mask]:port")

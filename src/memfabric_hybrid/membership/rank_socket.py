@@ -15,7 +15,7 @@ from contextlib import suppress
 from memfabric_hybrid import _native, logs
 from memfabric_hybrid.errors import Duplicated
 from memfabric_hybrid.file_descriptors import open_socket
-from memfabric_hybrid.peer_credentials import is_our_user, peer_credentials
+from memfabric_hybrid.peer_credentials import peer_credentials
 
 log = logs.get(__name__)
 VARIANTS = 4  # of a name, should other users sit on some
@@ -45,7 +45,7 @@ def try_to_bind(name: str) -> socket.socket | None:
         if listener is not None:
             return listener
         holder = _holder(place)
-        if holder is None or is_our_user(holder[1]):
+        if holder is None or _native._is_our_user(*holder):
             return None
         log.warning("%r is held by process %d of user %d, who has no business there", place, *holder)
     return None
@@ -73,7 +73,7 @@ def held_by(name: str) -> str:
     """Who listens there, as the end of a sentence; without the process id when the kernel does not tell."""
     for variant in range(VARIANTS):
         holder = _holder(_variant(name, variant))
-        if holder is not None and is_our_user(holder[1]):
+        if holder is not None and _native._is_our_user(*holder):
             return f"belongs to a living process of this host (pid {holder[0]})"
     return "belongs to a living process of this host"
 

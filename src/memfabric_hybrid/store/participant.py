@@ -118,10 +118,10 @@ class Participant(Store):
         check_gather(group, rank, size, data)
         request = m.Gather(next(self._numbers), group, round, rank, size, data, 0.0)
         reply = self._ask(request, deadline)
-        return gathered_parts(reply, size)
+        return _gathered_parts(reply, size)
 
 
-def gathered_parts(reply: m.ServerMessage, size: int) -> list[bytes]:
+def _gathered_parts(reply: m.ServerMessage, size: int) -> list[bytes]:
     """The result of a gather; a refusal is raised."""
     if type(reply) is m.Arrived:
         return [b""] * size

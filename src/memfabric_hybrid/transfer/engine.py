@@ -23,11 +23,11 @@ from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCa
 from memfabric_hybrid.transfer.directory import Directory
 from memfabric_hybrid.transfer.session_id import is_address
 from memfabric_hybrid.transfer.ticket import Ticket
+from memfabric_hybrid.transports import nic as nic_limits
 from memfabric_hybrid.transports.op_types import TransDataOpType
 from memfabric_hybrid.transports.routes import check_op_type
 
 ROLES = ("Prefill", "Decode")
-LONGEST_NIC = 63
 ANY_ADDRESS = "127.0.0.1"  # where an engine listens whose id is a name: there is no network route in this version
 
 
@@ -111,8 +111,7 @@ class TransferEngine(_native.TransferCore):
         for name, value in (("role", role), ("store_server_role", store_server_role)):
             if arguments.text(name, value) not in ROLES:
                 raise InvalidParam(f"{name} is {value!r}, expected 'Prefill' or 'Decode'")
-        if len(arguments.text("nic", nic)) > LONGEST_NIC:
-            raise InvalidParam(f"nic has {len(nic)} characters, the limit is {LONGEST_NIC}")
+        nic_limits.check_length(arguments.text("nic", nic))
         check_op_type(arguments.u32("data_op_type", data_op_type))
         undone: list[_Remains] = []
         try:

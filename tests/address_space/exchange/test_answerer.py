@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import select
+import secrets
 import socket
 from collections.abc import Iterator, Sequence
 
 import pytest
 
-from memfabric_hybrid.address_space.exchange import answerer, packets
-from memfabric_hybrid.address_space.exchange.answerer import Answerer
-from memfabric_hybrid.address_space.exchange.spare_descriptor import SpareDescriptor
+from memfabric_hybrid._native import MAX_PACKET_BYTES, Endpoint
+from memfabric_hybrid.address_space.exchange import answerer
+from memfabric_hybrid.address_space.exchange import packet as packets
+from memfabric_hybrid.address_space.exchange.answerer import Answerer, Wait
 from memfabric_hybrid.address_space.messages import (
-    MAX_PACKET,
     Accept,
     Answer,
     Done,
@@ -26,6 +26,7 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.errors import Code
+from memfabric_hybrid.membership import rank_socket
 from support.neighbours import THEIRS, memory_file, share
 
 OFFER = Offer("bm/0", share(THEIRS))
@@ -35,35 +36,38 @@ class Neighbours:
     """An answerer without its thread, the decision it is given, and the other end of each connection."""
 
     def __init__(self) -> None:
-        self.decision: Answer | Exception | None = Done()
+        self.decision: Answer | Exception | Wait = Done()
         self.seen: list[bytes] = []
         self.lost: list[int] = []
-        self.epoll = select.epoll()
-        self.spare = SpareDescriptor(self.epoll.fileno())
-        self.answerer = Answerer(self.handle, self.lost.append, self.epoll, self.spare)
+        self.name = f"test/{secrets.token_hex(8)}"
+        self.endpoint = Endpoint.open(rank_socket.bind(self.name).detach())
+        self.answerer = Answerer(self.handle, self.lost.append, self.endpoint)
         self._theirs: list[socket.socket] = []
 
-    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | None:
+    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
         self.seen += [os.pread(fd, 100, 0) for fd in fds]
         if isinstance(self.decision, Exception):
             raise self.decision
-        return None if self.decision is None else (self.decision, ())
+        return self.decision if isinstance(self.decision, Wait) else (self.decision, ())
 
     def connect(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.connect("\0" + self.name)
         theirs.settimeout(0)
         self._theirs.append(theirs)
-        self.answerer.add(ours)
+        self.serve()
         return theirs
 
     def serve(self) -> None:
-        for fd, events in self.epoll.poll(0):
-            assert self.answerer.serve(fd, events)
+        for link in self.endpoint.wait(0)[0]:
+            self.answerer.admit(link)
+            packet = packets.receive(link)
+            if packet is not None:
+                self.answerer.hear(link, packet)
 
     def close(self) -> None:
         self.answerer.close()
-        self.spare.close()
-        self.epoll.close()
+        self.endpoint.close()
         for sock in self._theirs:
             sock.close()
 
@@ -77,11 +81,11 @@ def neighbours() -> Iterator[Neighbours]:
 
 def ask(sock: socket.socket, number: int, request: Request = OFFER) -> None:
     with memory_file(b"shown") as fd:
-        packets.send(sock, packets.NUMBER.pack(number) + encode(request), [fd])
+        socket.send_fds(sock, [packets.NUMBER.pack(number) + encode(request)], [fd])
 
 
 def answer(sock: socket.socket) -> tuple[int, Answer]:
-    content = sock.recv(MAX_PACKET)
+    content = sock.recv(MAX_PACKET_BYTES)
     return packets.NUMBER.unpack_from(content)[0], decode_answer(content[packets.NUMBER.size :])
 
 
@@ -103,7 +107,7 @@ def test_an_answer_repeats_the_number(neighbours: Neighbours) -> None:
 
 def test_whoever_is_not_known_yet_waits(neighbours: Neighbours) -> None:
     one = neighbours.connect()
-    neighbours.decision = None
+    neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
     neighbours.serve()
     assert neighbours.answerer.awaits_news
@@ -118,7 +122,7 @@ def test_whoever_is_not_known_yet_waits(neighbours: Neighbours) -> None:
 def test_nobody_waits_for_ever(neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answerer, "JUDGED_WITHIN_S", 0.0)
     one = neighbours.connect()
-    neighbours.decision = None
+    neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
     neighbours.serve()
     _, refusal = answer(one)
@@ -128,10 +132,22 @@ def test_nobody_waits_for_ever(neighbours: Neighbours, monkeypatch: pytest.Monke
     assert not neighbours.answerer.awaits_news
 
 
+def test_copies_are_waited_for_as_long_as_they_run(neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answerer, "JUDGED_WITHIN_S", 0.0)
+    one = neighbours.connect()
+    neighbours.decision = Wait.FOR_COPIES
+    ask(one, 5)
+    neighbours.serve()
+    assert neighbours.answerer.look_again()
+    neighbours.decision = Accept(share(1))
+    assert not neighbours.answerer.look_again()
+    assert answer(one) == (5, Accept(share(1)))
+
+
 def test_only_so_many_wait(neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answerer, "MOST_DEFERRED", 1)
     one, other = neighbours.connect(), neighbours.connect()
-    neighbours.decision = None
+    neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
     neighbours.serve()
     ask(other, 6)
@@ -142,7 +158,7 @@ def test_only_so_many_wait(neighbours: Neighbours, monkeypatch: pytest.MonkeyPat
 
 def test_whoever_asks_anew_waits_for_the_earlier_answer_no_more(neighbours: Neighbours) -> None:
     one = neighbours.connect()
-    neighbours.decision = None
+    neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
     neighbours.serve()
     neighbours.decision = Done()
@@ -156,7 +172,7 @@ def test_whoever_asks_anew_waits_for_the_earlier_answer_no_more(neighbours: Neig
 
 def test_whoever_hangs_up_waits_no_more(neighbours: Neighbours) -> None:
     one = neighbours.connect()
-    neighbours.decision = None
+    neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
     neighbours.serve()
     one.close()
@@ -201,7 +217,3 @@ def test_a_defect_ends_one_connection_and_nothing_else(
     neighbours.serve()
     assert answer(other) == (6, Done())
     assert "a defect" in capsys.readouterr().err
-
-
-def test_numbers_of_others_are_not_served(neighbours: Neighbours) -> None:
-    assert not neighbours.answerer.serve(neighbours.epoll.fileno(), select.EPOLLIN)

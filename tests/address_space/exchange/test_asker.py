@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import threading
@@ -11,8 +10,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from memfabric_hybrid.address_space.exchange import packets
-from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, NotHere, Offer, Refuse, encode
+from memfabric_hybrid._native import MAX_PACKET_BYTES, Link, Sending
+from memfabric_hybrid.address_space.messages import Accept, Done, NotHere, Offer, Refuse, encode
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.errors import Code, NoResources
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, ScriptedNeighbour, beside, memory_file, share
@@ -87,14 +86,14 @@ def test_a_kernel_that_takes_no_more_descriptors_ends_no_link(
     """A plain user may have only so many on their way: who asks hears it, and nobody counts as dead."""
     me, other = neighbours(MINE), neighbours(THEIRS)
     assert me.ask(other.address()) == [Accept(share(THEIRS))]
-    send = packets.send
+    send = Link.send
 
-    def crowded(sock: socket.socket, packet: bytes, fds: Sequence[int], flags: int = 0) -> None:
+    def crowded(link: Link, content: bytes, fds: Sequence[int], timeout_s: float = 0.0) -> Sending:
         if fds and (threading.current_thread() is threading.main_thread()) == (direction == "asks"):
-            raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
-        send(sock, packet, fds, flags)
+            return Sending.CROWDED
+        return send(link, content, fds, timeout_s)
 
-    monkeypatch.setattr(packets, "send", crowded)
+    monkeypatch.setattr(Link, "send", crowded)
     if direction == "asks":
         with pytest.raises(NoResources, match="ulimit"):
             me.ask(other.address())
@@ -114,12 +113,12 @@ def test_late_answer_is_not_taken_for_the_next_one(neighbours: MakeNeighbour, sc
 
     def slow_neighbour() -> None:
         peer = scripted.accept()
-        first = peer.recv(MAX_PACKET)
+        first = peer.recv(MAX_PACKET_BYTES)
         assert given_up.wait(10)
         late = first[:8] + encode(NotHere())
         with memory_file(b"late") as fd:
             socket.send_fds(peer, [late], [fd])
-        second = peer.recv(MAX_PACKET)
+        second = peer.recv(MAX_PACKET_BYTES)
         peer.send(second[:8] + encode(Done()))
 
     with beside(slow_neighbour):
@@ -154,7 +153,7 @@ def test_neighbour_that_answers_nonsense_is_dropped(
 
     def nonsense() -> None:
         peer = scripted.accept()
-        head = peer.recv(MAX_PACKET)[:8]
+        head = peer.recv(MAX_PACKET_BYTES)[:8]
         with memory_file(b"x") as fd:
             socket.send_fds(peer, [answer.replace(b"12345678", head)], [fd])
         peer.close()

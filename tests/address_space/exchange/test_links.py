@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from memfabric_hybrid.address_space.messages import MAX_PACKET, Done, encode
+from memfabric_hybrid._native import MAX_PACKET_BYTES
+from memfabric_hybrid.address_space.messages import Done, encode
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, ScriptedNeighbour, beside
 
 pytestmark = pytest.mark.plain_user
@@ -34,7 +35,7 @@ def test_death_under_an_open_question_is_told(neighbours: MakeNeighbour, scripte
 
     def die_instead_of_answering() -> None:
         peer = scripted.accept()
-        peer.recv(MAX_PACKET)
+        peer.recv(MAX_PACKET_BYTES)
         peer.close()
 
     with beside(die_instead_of_answering):
@@ -49,7 +50,7 @@ def test_death_before_the_next_question_is_told_once(neighbours: MakeNeighbour, 
 
     def answer_and_die() -> None:
         peer = scripted.accept()
-        peer.send(peer.recv(MAX_PACKET)[:8] + encode(Done()))
+        peer.send(peer.recv(MAX_PACKET_BYTES)[:8] + encode(Done()))
         peer.close()
 
     for number in (1, 2, 3):

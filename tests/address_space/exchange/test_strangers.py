@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.address_space.exchange.packets import MAX_FDS
-from memfabric_hybrid.address_space.messages import MAX_PACKET, Accept, Done, Offer, Withdraw, encode
+from memfabric_hybrid._native import MAX_PACKET_BYTES, MAX_PACKET_FDS
+from memfabric_hybrid.address_space.messages import Accept, Done, Offer, Withdraw, encode
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, connect_to, memory_file, share
 
@@ -37,7 +37,7 @@ def test_nonsense_on_the_socket_harms_nobody(packet: bytes) -> None:
         with connect_to(neighbour) as peer:
             request = Withdraw("bm/0", 1, THEIRS, 1)
             peer.send(struct.pack("!Q", 5) + encode(request))
-            assert peer.recv(MAX_PACKET) == struct.pack("!Q", 5) + encode(Done())
+            assert peer.recv(MAX_PACKET_BYTES) == struct.pack("!Q", 5) + encode(Done())
         assert neighbour.heard == [request]
     finally:
         neighbour.close()
@@ -45,12 +45,12 @@ def test_nonsense_on_the_socket_harms_nobody(packet: bytes) -> None:
 
 def test_packet_that_is_too_large_or_cut_off(neighbours: MakeNeighbour) -> None:
     neighbour = neighbours(MINE)
-    good = encode(Offer("n" * (MAX_PACKET - 100), share(THEIRS)))
+    good = encode(Offer("n" * (MAX_PACKET_BYTES - 100), share(THEIRS)))
     with connect_to(neighbour) as peer:
         peer.send(b"\0" * 8 + good[:-1])
         assert peer.recv(100) == b""
     with connect_to(neighbour) as peer:
-        peer.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET, share(THEIRS))))
+        peer.send(b"\0" * 8 + encode(Offer("n" * MAX_PACKET_BYTES, share(THEIRS))))
         assert peer.recv(100) == b""
     assert neighbour.heard == []
 
@@ -58,9 +58,9 @@ def test_packet_that_is_too_large_or_cut_off(neighbours: MakeNeighbour) -> None:
 def test_most_descriptors_that_the_kernel_takes(neighbours: MakeNeighbour) -> None:
     neighbour = neighbours(MINE)
     with connect_to(neighbour) as peer, memory_file(b"x") as fd:
-        socket.send_fds(peer, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_FDS)
-        assert peer.recv(MAX_PACKET)
-    assert neighbour.seen == [b"x"] * MAX_FDS
+        socket.send_fds(peer, [b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))], [fd] * MAX_PACKET_FDS)
+        assert peer.recv(MAX_PACKET_BYTES)
+    assert neighbour.seen == [b"x"] * MAX_PACKET_FDS
 
 
 def test_peer_that_does_not_read_its_answers_holds_nobody_up(neighbours: MakeNeighbour) -> None:

@@ -1,28 +1,27 @@
 """Asks neighbours, and waits for their answers.
 
-Threads: whoever asks does so on its own thread, one at a time: `_turn` is held for as long as that takes, and no link
-is closed meanwhile. Under it `expected` may take the locks of pools; nobody who holds one of these may ask.
+Threads: whoever asks does so on its own thread, one at a time: `_turn` is held for as long as that takes. Under it
+`expected` may take the locks of pools; nobody who holds one of these may ask. Answers arrive on the exchange's thread.
+`_changed` guards the open question; it is held for moments, and nothing else is locked or called under it.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memfabric_hybrid import logs, signal_handlers
-from memfabric_hybrid.address_space.exchange import descriptor_shortage, packets
-from memfabric_hybrid.address_space.exchange.links import Link, Links
-from memfabric_hybrid.address_space.messages import MAX_PACKET, Answer, Nonsense, Request, decode_answer, encode
+from memfabric_hybrid import logs
+from memfabric_hybrid._native import Link, Sending
+from memfabric_hybrid.address_space.exchange import descriptor_shortage
+from memfabric_hybrid.address_space.exchange.links import Links
+from memfabric_hybrid.address_space.exchange.packet import NUMBER, Packet
+from memfabric_hybrid.address_space.messages import Answer, Nonsense, Request, decode_answer, encode
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import resource_failure
+from memfabric_hybrid.errors import NoResources
 
 log = logs.get(__name__)
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
@@ -39,9 +38,13 @@ class Reply(msgspec.Struct, frozen=True):
             os.close(fd)
 
 
-class _NoReply(Enum):
-    STALE = "the answer to an earlier request, which was abandoned"
-    LOST = "the neighbour is gone, or talks nonsense"
+class _Question:
+    """Guarded by the asker's `_changed`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.waiting: dict[Link, Neighbour] = {}
+        self.replies: dict[Neighbour, Reply] = {}
 
 
 class Asker:
@@ -51,7 +54,11 @@ class Asker:
         self._links = links
         self._turn = threading.Lock()
         self._asked = 0
+        self._changed = threading.Condition()
+        self._question: _Question | None = None
         self._stopping = False
+
+    # ---- any thread ------------------------------------------------------------------------------------------------
 
     def ask(
         self,
@@ -62,110 +69,124 @@ class Asker:
         expected: Callable[[Neighbour], bool],
     ) -> Mapping[Neighbour, Reply | None]:
         """As `Exchange.ask`."""
-        replies: dict[Neighbour, Reply | None] = dict.fromkeys(neighbours)
+        nobody: dict[Neighbour, Reply | None] = dict.fromkeys(neighbours)
         if not neighbours:
-            return replies
+            return nobody
         if not self._turn.acquire(timeout=deadline.remaining_s()):
             log.warning("neighbours were not asked within %g s: another call waits for them", deadline.timeout_s)
-            return replies
+            return nobody
         try:
-            if not self._stopping:
-                self._asked += 1
-                packet = packets.NUMBER.pack(self._asked) + encode(request)
-                asked = {one: link for one in neighbours if (link := self._send(one, packet, fds, deadline))}
-                self._collect(replies, asked, deadline, expected)
+            self._asked += 1
+            question = _Question(self._asked)
+            try:
+                with self._changed:
+                    self._question = question
+                packet = NUMBER.pack(question.number) + encode(request)
+                for neighbour in neighbours:
+                    self._send(question, neighbour, packet, fds, deadline)
+                self._wait(question, deadline, expected)
+            except BaseException:
+                self._close(question)
+                raise
+            with self._changed:
+                self._question = None  # whatever else comes is late
+            return nobody | question.replies
         finally:
             self._turn.release()
-        return replies
 
-    def _send(self, neighbour: Neighbour, packet: bytes, fds: Sequence[int], deadline: Deadline) -> Link | None:
-        link = self._links.to(neighbour, deadline)
-        if link is None:
-            return None
-        try:
-            link.sock.settimeout(deadline.remaining_s() or 0.001)
-            packets.send(link.sock, packet, fds)
-        except TimeoutError as error:
-            signal_handlers.pass_on(error)
-            log.warning("rank %d of this host reads nothing, and its queue is full; it was not asked", neighbour.rank)
-            return None
-        except OSError as error:
-            signal_handlers.pass_on(error)
-            if error.errno == errno.ETOOMANYREFS:  # no fault of the link, whose end would be taken for a death
-                raise resource_failure(f"rank {neighbour.rank} of this host cannot be shown memory", error) from error
-            log.info("rank %d cannot be reached on this host: %s", neighbour.rank, error)
-            self._links.end(link)
-            return None
-        return link
-
-    def _collect(
-        self,
-        replies: dict[Neighbour, Reply | None],
-        asked: Mapping[Neighbour, Link],
-        deadline: Deadline,
-        expected: Callable[[Neighbour], bool],
+    def _send(
+        self, question: _Question, neighbour: Neighbour, packet: bytes, fds: Sequence[int], deadline: Deadline
     ) -> None:
-        waiting = {link.sock.fileno(): (neighbour, link) for neighbour, link in asked.items()}
-        poll = select.poll()
-        for fd in waiting:
-            poll.register(fd, select.POLLIN)
-        while waiting and not deadline.expired and not self._stopping:
-            settled = []
-            for fd, _ in poll.poll(min(deadline.remaining_s(), PATIENCE_S) * 1000):
-                neighbour, link = waiting[fd]
-                outcome = self._receive(link)
-                if isinstance(outcome, Reply):
-                    replies[neighbour] = outcome
-                    if descriptor_shortage.explains(outcome.answer):
-                        self._links.hang_up_if_new(link)
-                    link.is_new = False
-                elif outcome is _NoReply.LOST:
-                    self._links.end(link)
-                else:
-                    continue
-                settled.append(fd)
-            settled += [fd for fd, (one, _) in waiting.items() if fd not in settled and not expected(one)]
-            for fd in settled:
-                poll.unregister(fd)
-                del waiting[fd]
+        link = None if self._stopping else self._links.to(neighbour)
+        if link is None:
+            return
+        with self._changed:  # first: the answer, or the end, may be quick
+            question.waiting[link] = neighbour
+        sent = link.send(packet, fds, deadline.remaining_s())
+        if sent is Sending.SENT:
+            return
+        self._give_up(question, link)
+        if sent is Sending.CROWDED:  # no fault of the link, whose end would be taken for a death
+            raise NoResources(
+                f"rank {neighbour.rank} of this host cannot be shown memory: too many descriptors of this user are on "
+                "their way between processes; raise the limit of open files (ulimit -n)"
+            )
+        if sent is Sending.FULL:
+            log.warning("rank %d of this host reads nothing, and its queue is full; it was not asked", neighbour.rank)
+        else:
+            self._links.end(link)
 
-    def _receive(self, link: Link) -> Reply | _NoReply:
-        try:
-            packet = packets.receive(link.sock, MAX_PACKET)
-        except OSError as error:
-            signal_handlers.pass_on(error)
-            return _NoReply.LOST
-        content, reply = packet.content, None
-        try:
-            if len(content) > packets.NUMBER.size and packets.NUMBER.unpack_from(content)[0] == self._asked:
-                answer = decode_answer(content[packets.NUMBER.size :])
-                answer = descriptor_shortage.refusal("this process") if packet.fds_lost else answer
-                reply = Reply(answer, tuple(packet.fds))
-                return reply
-            return _NoReply.STALE if content else _NoReply.LOST
-        except Nonsense as error:
-            log.warning("a neighbour sent an answer that cannot be read: %s", error)
-            return _NoReply.LOST
-        finally:
-            if reply is None:
-                packet.close()
+    def _wait(self, question: _Question, deadline: Deadline, expected: Callable[[Neighbour], bool]) -> None:
+        while not deadline.expired:
+            with self._changed:
+                patience_s = min(deadline.remaining_s(), PATIENCE_S)
+                if self._changed.wait_for(lambda: not question.waiting or self._stopping, patience_s):
+                    return
+                waiting = list(question.waiting.items())
+            for link, neighbour in waiting:
+                if not expected(neighbour):
+                    self._give_up(question, link)
 
-    def bury(self) -> None:
-        """Closes links that broke, if nobody is asking (the exchange's thread, between two rounds of events)."""
-        if self._links.has_broken and self._turn.acquire(blocking=False):
-            self._links.close_broken()
-            self._turn.release()
+    def _give_up(self, question: _Question, link: Link) -> None:
+        with self._changed:
+            question.waiting.pop(link, None)
+
+    def _close(self, question: _Question) -> None:
+        with self._changed:
+            self._question = None
+            replies, question.replies = question.replies, {}
+        for reply in replies.values():
+            reply.close()
 
     def stop(self) -> None:
         """Whoever asks ends soon, whoever comes later at once."""
-        self._stopping = True
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
 
-    @contextmanager
-    def stopped(self, deadline: Deadline) -> Iterator[bool]:
-        """Whether nobody asks while the block runs. Askers look every now and then: a late one is given that time."""
-        unused = self._turn.acquire(timeout=max(2 * PATIENCE_S, deadline.remaining_s()))
+    # ---- the exchange's thread -------------------------------------------------------------------------------------
+
+    def hear(self, link: Link, packet: Packet) -> bool:
+        """Takes what arrived on one of our links; False when the link is over: the neighbour is gone, or talks
+        nonsense."""
+        if not packet.content:
+            return False
+        number = NUMBER.unpack_from(packet.content)[0] if len(packet.content) > NUMBER.size else 0
+        question = self._question
+        if question is None or number != question.number:  # the answer to an earlier one, which was abandoned
+            packet.close()
+            return True
         try:
-            yield unused
-        finally:
-            if unused:
-                self._turn.release()
+            answer = decode_answer(packet.content[NUMBER.size :])
+        except Nonsense as error:
+            log.warning("a neighbour sent an answer that cannot be read: %s", error)
+            packet.close()
+            return False
+        if packet.fds_lost:
+            answer = descriptor_shortage.refusal("this process")
+        if descriptor_shortage.explains(answer):
+            self._links.end_if_untried(link)
+        else:
+            self._links.prove(link)
+        reply = Reply(answer, tuple(packet.fds))
+        if not self._settle(question, link, reply):
+            reply.close()
+        return True
+
+    def lose(self, link: Link) -> None:
+        """That link is over."""
+        question = self._question
+        if question is not None:
+            self._settle(question, link, None)
+
+    def _settle(self, question: _Question, link: Link, reply: Reply | None) -> bool:
+        """False: nobody waits for it any more."""
+        with self._changed:
+            neighbour = question.waiting.pop(link, None) if question is self._question else None
+            if neighbour is None:
+                return False
+            if reply is not None:
+                question.replies[neighbour] = reply
+            if not question.waiting:
+                self._changed.notify_all()
+            return True

@@ -1,4 +1,4 @@
-"""What is answered where descriptors were sent and the receiver had no number left for them."""
+"""What is answered where descriptors cannot be sent, or the receiver has no number left for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ def refusal(who: str) -> Refuse:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     sentence = f"{who} has no descriptor left for the memory that was shown; raise its limit of open files (ulimit -n"
     return Refuse(int(Code.NO_RESOURCES), f"{sentence}, now {limit})")
+
+
+def crowded() -> Refuse:
+    """The kernel has too many of our user's on their way."""
+    return Refuse(
+        int(Code.NO_RESOURCES),
+        "the rank that was asked cannot show its memory: too many descriptors of this user are on their way between "
+        "processes; raise the limit of open files (ulimit -n)",
+    )
 
 
 def explains(answer: Answer) -> bool:

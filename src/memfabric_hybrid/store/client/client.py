@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from typing import cast
 
 from memfabric_hybrid import clock, logs, settings
-from memfabric_hybrid._native import Heartbeat, _gather
+from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
 from memfabric_hybrid.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft, lost_or_late
+from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.event_channel import EventChannel, HeartbeatFactory
@@ -31,11 +30,10 @@ from memfabric_hybrid.store.interface import (
 )
 from memfabric_hybrid.store.limits import (
     SESSION_ID_BYTES,
-    check_gather,
     check_prefix,
     shown,
 )
-from memfabric_hybrid.store.participant import Participant, gathered_parts
+from memfabric_hybrid.store.participant import Participant
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
@@ -129,48 +127,6 @@ class StoreClient(Participant):
         self._dialer.abandon_after_fork()
         self._pool.abandon_after_fork()
         self._channel.abandon_after_fork()
-
-    def gather(self, group: str, round: int, rank: int, size: int, data: bytes, *, deadline: Deadline) -> list[bytes]:
-        parts = self._meet(group, round, rank, size, data, deadline)
-        return [b""] * size if parts is None else parts
-
-    def barrier(self, group: str, round: int, rank: int, size: int, *, deadline: Deadline) -> None:
-        self._meet(group, round, rank, size, b"", deadline)
-
-    def _meet(
-        self, group: str, round: int, rank: int, size: int, data: bytes, deadline: Deadline
-    ) -> list[bytes] | None:
-        """The parts of all; None if nobody brought any.
-
-        Nearly all of it in one native call: when hundreds of processes share a few cores all code is cold, and every
-        function more costs cache misses, not nanoseconds.
-        """
-        pool, call = self._pool, next(self._numbers)
-        try:
-            connection = pool.idle.pop()
-        except IndexError:
-            return self._meet_anew(m.Gather(call, group, round, rank, size, data, 0.0), deadline)
-        answer: m.ServerMessage | list[bytes] | bytes | bool | None
-        try:
-            until = deadline.since + deadline.timeout_s  # as `at`, which would be a function more
-            answer = _gather(connection.fd, call, group, round, rank, size, data, until, ANSWER_GRACE_S)
-            if type(answer) is bytes:
-                answer = m.decode_server_message(answer)
-        except BaseException as error:
-            pool.discard(connection)
-            request = m.Gather(call, group, round, rank, size, data, 0.0)
-            self._raise_unless_repeatable(lost_or_late(error), request, deadline)
-            return self._meet_anew(request, deadline)
-        pool.give_back(connection)
-        if answer is None or isinstance(answer, list):
-            return answer
-        if answer is False:  # nothing was sent
-            return self._meet_anew(m.Gather(call, group, round, rank, size, data, 0.0), deadline)
-        return gathered_parts(cast(m.ServerMessage, answer), size)
-
-    def _meet_anew(self, request: m.Gather, deadline: Deadline) -> list[bytes]:
-        check_gather(request.group, request.rank, request.size, request.data)
-        return gathered_parts(self._exchange(request, deadline), request.size)
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if not self._channel.records.concern(request):

@@ -35,15 +35,6 @@ class AnswerLate(Exception):
     """The moment passed. The connection must be closed: the answer may still come."""
 
 
-def lost_or_late(error: BaseException) -> BaseException:
-    """What the failure of a native exchange means here."""
-    if signal_handlers.raised(error):
-        return error
-    if isinstance(error, TimeoutError):
-        return AnswerLate()
-    return ConnectionLost(str(error)) if isinstance(error, (OSError, FrameError)) else error
-
-
 def _lost(error: OSError) -> BaseException:
     return error if signal_handlers.raised(error) else ConnectionLost(str(error))
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A connection to one other process. Its end means that the other side is gone: the kernel closes the sockets of the
+// dead.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/api.h"
+#include "base/fork_guard.h"
+#include "base/owned_fd.h"
+#include "base/status.h"
+#include "endpoint/address.h"
+#include "endpoint/packets.h"
+
+namespace memfabric {
+
+// Thread contract: any thread. Only the calls with a deadline wait.
+class MF_API Link {
+public:
+    // A Unix socket carries packets as they are, with descriptors; TCP carries frames, one behind the other.
+    enum class Kind : std::uint8_t { Unix, Tcp };
+
+    Link(Kind kind, OwnedFd fd);
+    ~Link();
+    Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
+
+    static Status connect(const std::string& abstract_name, std::shared_ptr<Link>& connected);
+
+    Kind kind() const { return kind_; }
+    std::uint64_t id() const { return id_; }  // no other link of this process has had it or will have it
+    bool is_open() const;
+    bool peer(ucred& credentials) const;  // false: it is no Unix socket, or closed
+
+    Sending send(const Bytes& bytes, std::span<const int> fds = {});
+    Status send(const Bytes& bytes, std::span<const int> fds, Deadline deadline, Sending& outcome);  // waits while Full
+    Reception receive(Packet& packet);
+    // Until there is something to receive, or the end; Timeout. For links that nobody closes meanwhile.
+    Status wait_for_news(Deadline deadline) const;
+
+    void hang_up();  // the other side sees an end, and so does `receive`; the descriptor stays
+    void close();
+    OwnedFd release();  // as close; the descriptor is the caller's
+
+private:
+    friend class Endpoint;  // watches the descriptor
+
+    Reception receive_frame(Packet& packet);
+    int number() const;
+    std::unique_lock<std::mutex> locked() const;
+
+    const ForkGuard fork_guard_;
+    const Kind kind_;
+    const std::uint64_t id_;
+    mutable std::mutex mutex_;  // held for moments; a closed descriptor's number is soon another's
+    OwnedFd fd_;
+    Bytes received_;  // of a frame that is not complete
+};
+
+}  // namespace memfabric

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GoogleTest, and what our tests assert with beyond it. Every test includes this, not gtest.h: whoever compares a
+// status must know how it is printed.
+//
+// EXPECT_* reports and goes on; it may be used on any thread. ASSERT_* leaves the function it is in as well: it is for
+// the bodies of tests. What they call says require(), which leaves the whole test, on the thread that runs it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <iosfwd>
+#include <source_location>
+#include <string>
+
+#include "base/status.h"
+
+namespace memfabric {
+
+void PrintTo(Status status, std::ostream* out);  // the name is GoogleTest's
+
+namespace tests {
+
+void require(bool holds, std::source_location where = std::source_location::current());
+void require_ok(Status status, std::source_location where = std::source_location::current());
+
+::testing::AssertionResult contains(const std::string& text, const std::string& part);
+
+// The status must come with a sentence that says this; without a failure there must be no sentence.
+::testing::AssertionResult says(const std::string& part);
+
+}  // namespace tests
+}  // namespace memfabric

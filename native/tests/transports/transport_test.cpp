@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every transport has to do: one suite for all of them.
+#include "transports/transport.h"
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/assertions.h"
+#include "tests/transports/far_memory.h"
+#include "tests/transports/faulty.h"
+#include "tests/transports/kernel_route.h"
+#include "transports/mapped.h"
+#include "transports/peer_process.h"
+
+namespace memfabric {
+namespace {
+
+using namespace memfabric::tests;
+
+constexpr std::size_t kPeerBytes = std::size_t{9} << 20;
+
+// A peer with memory, and a way to it.
+class PeerMemory {
+public:
+    virtual ~PeerMemory() = default;
+    virtual Transport& transport() = 0;
+    virtual std::byte* data() = 0;  // the peer's memory, by its own addresses and as this process sees it
+    virtual void end_peer() {}
+};
+
+class MappedPeer final : public PeerMemory {
+public:
+    Transport& transport() override { return MappedTransport::process(); }
+    std::byte* data() override { return memory_.data(); }
+
+private:
+    std::vector<std::byte> memory_ = std::vector<std::byte>(kPeerBytes);
+};
+
+class ProcessPeer final : public PeerMemory {
+public:
+    Transport& transport() override { return transport_; }
+    std::byte* data() override { return child_.data(); }
+    void end_peer() override {
+        child_.end();
+        child_.life.store(0x40000000);  // what the kernel leaves of a dead owner
+    }
+
+private:
+    ChildMemory child_{kPeerBytes};
+    PeerProcessTransport transport_{child_.process()};
+};
+
+template <typename Inner>
+class OtherThreadPeer final : public PeerMemory {
+public:
+    Transport& transport() override { return transport_; }
+    std::byte* data() override { return inner_.data(); }
+    void end_peer() override { inner_.end_peer(); }
+
+private:
+    Inner inner_;
+    FaultyTransport transport_{inner_.transport(), {.on_another_thread = true}};
+};
+
+struct Way {
+    const char* name;
+    std::function<std::unique_ptr<PeerMemory>()> make;
+    bool needs_kernel;  // process_vm_*, which emulators lack
+};
+
+class TransportConformance : public ::testing::TestWithParam<Way> {
+protected:
+    void SetUp() override {
+        if (GetParam().needs_kernel && !kernel_moves_memory()) GTEST_SKIP() << kNoKernelRoute;
+        route_ = GetParam().make();
+    }
+
+    Transport& transport() { return route_->transport(); }
+    std::byte* peer(std::size_t offset) { return route_->data() + offset; }
+
+    Outcome move(Direction direction, const std::vector<Piece>& pieces) {
+        std::size_t total_bytes = 0;
+        for (const Piece& piece : pieces) total_bytes += piece.size_bytes;
+        Completion completion;
+        transport().start({direction, pieces, total_bytes}, completion);
+        EXPECT_TRUE(completion.done() || !transport().traits().synchronous);
+        completion.wait_out();
+        return completion.outcome();
+    }
+
+    std::unique_ptr<PeerMemory> route_;
+};
+
+TEST_P(TransportConformance, moves_pieces_of_every_size_both_ways) {
+    for (const std::size_t size : {std::size_t{1}, std::size_t{4096}, std::size_t{300'001}, kPeerBytes}) {
+        const std::vector<std::byte> source = pattern(size, 3);
+        const Outcome written = move(Direction::Write, {{peer(0), source.data(), size}});
+        EXPECT_EQ(written.status, Status::Ok);
+        EXPECT_EQ(written.moved_bytes, size);
+        EXPECT_EQ(written.reason, "");
+        EXPECT_EQ(std::memcmp(peer(0), source.data(), size), 0);
+        std::vector<std::byte> back(size);
+        EXPECT_EQ(move(Direction::Read, {{back.data(), peer(0), size}}).moved_bytes, size);
+        EXPECT_EQ(back, source);
+    }
+}
+
+TEST_P(TransportConformance, moves_many_pieces_in_any_order) {
+    constexpr std::size_t kCount = 5000;
+    constexpr std::size_t kPiece = 777;
+    const std::vector<std::byte> source = pattern(kCount * kPiece, 5);
+    std::vector<std::byte> back(source.size());
+    std::vector<Piece> out;
+    std::vector<Piece> in;
+    for (std::size_t i = 0; i < kCount; ++i) {
+        std::byte* place = peer((kCount - 1 - i) * kPiece);
+        out.push_back({place, source.data() + i * kPiece, kPiece});
+        in.push_back({back.data() + i * kPiece, place, kPiece});
+    }
+    EXPECT_EQ(move(Direction::Write, out).moved_bytes, source.size());
+    EXPECT_EQ(move(Direction::Read, in).status, Status::Ok);
+    EXPECT_EQ(back, source);
+}
+
+TEST_P(TransportConformance, serves_several_threads_at_a_time) {
+    constexpr std::size_t kThreads = 4;
+    constexpr std::size_t kPartBytes = 600'000;
+    std::vector<std::thread> threads;
+    for (std::size_t number = 0; number < kThreads; ++number) {
+        threads.emplace_back([&, number] {
+            for (unsigned round = 0; round < 20; ++round) {
+                const std::vector<std::byte> source = pattern(kPartBytes, round + static_cast<unsigned>(number) * 100);
+                std::vector<std::byte> back(kPartBytes);
+                EXPECT_EQ(move(Direction::Write, {{peer(number * kPartBytes), source.data(), kPartBytes}}).status,
+                          Status::Ok);
+                EXPECT_EQ(move(Direction::Read, {{back.data(), peer(number * kPartBytes), kPartBytes}}).status,
+                          Status::Ok);
+                EXPECT_EQ(back, source);
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(TransportConformance, touches_nothing_beside_the_pieces) {
+    std::memset(peer(0), 0x11, 3 * 4096);
+    const std::vector<std::byte> source(4096, std::byte{0x22});
+    EXPECT_EQ(move(Direction::Write, {{peer(4096 + 1), source.data(), 4094}}).status, Status::Ok);
+    EXPECT_EQ(*peer(4096), std::byte{0x11});
+    EXPECT_EQ(*peer(4096 + 1), std::byte{0x22});
+    EXPECT_EQ(*peer(2 * 4096 - 2), std::byte{0x22});
+    EXPECT_EQ(*peer(2 * 4096 - 1), std::byte{0x11});
+}
+
+TEST_P(TransportConformance, cancelling_what_has_ended_changes_nothing) {
+    const std::vector<std::byte> source = pattern(4096, 9);
+    Completion completion;
+    const Piece piece{peer(0), source.data(), source.size()};
+    transport().start({Direction::Write, {&piece, 1}, source.size()}, completion);
+    completion.wait_out();
+    transport().cancel(completion);
+    EXPECT_EQ(completion.outcome().status, Status::Ok);
+    EXPECT_EQ(std::memcmp(peer(0), source.data(), source.size()), 0);
+}
+
+TEST_P(TransportConformance, says_what_is_not_mapped_and_how_much_was_moved) {
+    if (transport().traits().addresses_are_ours) return;  // whoever calls has proved that they are mapped
+    std::vector<std::byte> own(1 << 20);
+    std::byte* nowhere = reinterpret_cast<std::byte*>(4096);
+    const Outcome remote = move(Direction::Write, {{nowhere, own.data(), 64}});
+    EXPECT_EQ(remote.status, Status::InvalidParam);
+    EXPECT_EQ(remote.moved_bytes, 0U);
+    EXPECT_NE(remote.reason.find("memory that is registered there"), std::string::npos) << remote.reason;
+    const Outcome ours = move(Direction::Write, {{peer(0), nowhere, 64}});
+    EXPECT_EQ(ours.status, Status::InvalidParam);
+    EXPECT_NE(ours.reason.find("a buffer of this process"), std::string::npos) << ours.reason;
+    const Outcome part = move(Direction::Write, {{peer(0), own.data(), 4096}, {nowhere, own.data(), 64}});
+    EXPECT_EQ(part.status, Status::InvalidParam);
+    EXPECT_EQ(part.moved_bytes, 4096U);
+}
+
+TEST_P(TransportConformance, fails_when_the_peer_is_gone) {
+    if (transport().traits().addresses_are_ours) return;  // memory outlives the process that made it
+    route_->end_peer();
+    std::byte byte{9};
+    const Outcome outcome = move(Direction::Write, {{peer(0), &byte, 1}});
+    EXPECT_EQ(outcome.status, Status::NotConnected);
+    EXPECT_EQ(outcome.moved_bytes, 0U);
+    EXPECT_NE(outcome.reason.find("has ended"), std::string::npos) << outcome.reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTransports, TransportConformance,
+                         ::testing::Values(Way{"mapped", [] { return std::make_unique<MappedPeer>(); }, false},
+                                           Way{"peer_process", [] { return std::make_unique<ProcessPeer>(); }, true},
+                                           Way{"mapped_on_another_thread",
+                                               [] { return std::make_unique<OtherThreadPeer<MappedPeer>>(); }, false},
+                                           Way{"peer_process_on_another_thread",
+                                               [] { return std::make_unique<OtherThreadPeer<ProcessPeer>>(); }, true}),
+                         [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
+
+}  // namespace
+}  // namespace memfabric
