@@ -111,6 +111,21 @@ Status SessionAddress::parse(std::string_view text, SessionAddress& parsed) {
     return Status::Ok;
 }
 
+bool SessionAddress::of_peer(int fd, SessionAddress& address) {
+    sockaddr_storage peer{};
+    socklen_t peer_bytes = sizeof peer;
+    char host[NI_MAXHOST];
+    char port[NI_MAXSERV];
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0 ||
+        getnameinfo(reinterpret_cast<sockaddr*>(&peer), peer_bytes, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        return false;
+    }
+    address.host = host;
+    address.port = static_cast<std::uint16_t>(std::stoi(port));
+    return true;
+}
+
 std::string SessionAddress::text() const {
     const std::string shown = host.find(':') == host.npos ? host : "[" + host + "]";
     return port == 0 ? shown : shown + ":" + std::to_string(port);
@@ -135,13 +150,17 @@ Status reserve_port(OwnedFd& holder, std::uint16_t& port) {
             return fail(Status::NoResources, "cannot reserve a port: %s", std::strerror(errno));
         }
     }
-    sockaddr_storage bound{};
-    socklen_t bound_bytes = sizeof bound;
-    getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &bound_bytes);
-    port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+    port = port_of(fd.get());
     holder = std::move(fd);
     return Status::Ok;
+}
+
+std::uint16_t port_of(int fd) {
+    sockaddr_storage bound{};
+    socklen_t bound_bytes = sizeof bound;
+    getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bound_bytes);
+    return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(bound).sin_port);
 }
 
 Status listen_at(const SessionAddress& address, OwnedFd& listener) {

@@ -21,6 +21,7 @@ struct SessionAddress {
 
     // InvalidParam names what is wrong. Resolves no names.
     static Status parse(std::string_view text, SessionAddress& parsed);
+    static bool of_peer(int fd, SessionAddress& address);  // a numeric address
     std::string text() const;
 };
 
@@ -29,6 +30,8 @@ Status reserve_port(OwnedFd& holder, std::uint16_t& port);
 
 // ResourceInUse names the port that is taken.
 Status listen_at(const SessionAddress& address, OwnedFd& listener);
+
+std::uint16_t port_of(int fd);  // that the socket is bound to
 
 // NotConnected or Timeout say what was tried.
 Status connect_to(const SessionAddress& address, Deadline deadline, OwnedFd& connection);

@@ -206,14 +206,23 @@ void Endpoint::drop(Link& link) {
 
 // The link's number becomes the spare one's, if that is missing, before anybody else in this process can get it.
 void Endpoint::drop_locked(Link& link) {
+    OwnedFd fd = release_locked(link);
+    if (fd && !spare_ && dup3(wake_fd_.get(), fd.get(), O_CLOEXEC) >= 0) spare_ = std::move(fd);
+}
+
+OwnedFd Endpoint::release(Link& link) {
+    const std::lock_guard lock(mutex_);
+    return release_locked(link);
+}
+
+OwnedFd Endpoint::release_locked(Link& link) {
     const auto found = links_.find(link.id());
-    if (found == links_.end()) return link.close();
+    if (found == links_.end()) return link.release();
     const std::shared_ptr<Link> kept = std::move(found->second.link);  // until here is the end of it
     links_.erase(found);
     OwnedFd fd = link.release();
-    if (!fd) return;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
-    if (!spare_ && dup3(wake_fd_.get(), fd.get(), O_CLOEXEC) >= 0) spare_ = std::move(fd);
+    if (fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+    return fd;
 }
 
 void Endpoint::wake() {

@@ -57,6 +57,7 @@ public:
     bool add(std::shared_ptr<Link> link);  // one that we made; false: it cannot be watched
     void trust(const Link& link);          // it may stay, and has news also when its socket has room again
     void drop(Link& link);                 // closes it, now; no news of it any more
+    OwnedFd release(Link& link);           // its descriptor is the caller's; nothing if it was closed
     void wake();
     void close();  // and all of its links, when nobody waits any more. In a forked child nothing of the parent's ends
 
@@ -78,6 +79,7 @@ private:
     void restore_spare();
     void listen_again();
     void drop_locked(Link& link);
+    OwnedFd release_locked(Link& link);
 
     const ForkGuard fork_guard_;
     const Strangers strangers_;

@@ -18,7 +18,11 @@ enum class Kind : std::uint16_t {
     Accepted = 4,
     Refused = 5,
     Offered = 6,
-    Withdrawn = 7
+    Withdrawn = 7,
+    Connect = 8,
+    Connected = 9,
+    AttachRemote = 10,
+    AcceptedRemote = 11
 };
 
 class Writer {
@@ -151,6 +155,23 @@ Bytes encode(const Withdrawn& withdrawn) {
     return writer.number(withdrawn.id).finish();
 }
 
+Bytes encode(const AttachRemote& attach) {
+    Writer writer(Kind::AttachRemote);
+    return writer.raw(attach.secret).raw(attach.initiator).text(attach.initiator_session).finish();
+}
+
+Bytes encode(const AcceptedRemote& accepted) {
+    Writer writer(Kind::AcceptedRemote);
+    return writer.text(accepted.data_host).number(accepted.data_port).raw(accepted.data_secret).finish();
+}
+
+Bytes encode(const Connect& connect) {
+    Writer writer(Kind::Connect);
+    return writer.raw(connect.target).raw(connect.secret).finish();
+}
+
+Bytes encode(const Connected&) { return Writer(Kind::Connected).finish(); }
+
 std::optional<Hello> decode_hello(std::span<const char> frame) {
     const std::optional<Reader> reader = payload_of(frame, Kind::Hello);
     return reader && reader->whole() ? std::optional<Hello>(Hello{}) : std::nullopt;
@@ -209,6 +230,40 @@ std::optional<Withdrawn> decode_withdrawn(std::span<const char> frame) {
     if (!reader) return std::nullopt;
     const Withdrawn withdrawn{reader->number<std::uint32_t>()};
     return reader->whole() ? std::optional(withdrawn) : std::nullopt;
+}
+
+std::optional<AttachRemote> decode_attach_remote(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::AttachRemote);
+    if (!reader) return std::nullopt;
+    AttachRemote attach;
+    reader->raw(attach.secret);
+    reader->raw(attach.initiator);
+    attach.initiator_session = reader->text();
+    return reader->whole() ? std::optional(attach) : std::nullopt;
+}
+
+std::optional<AcceptedRemote> decode_accepted_remote(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::AcceptedRemote);
+    if (!reader) return std::nullopt;
+    AcceptedRemote accepted;
+    accepted.data_host = reader->text();
+    accepted.data_port = reader->number<std::uint16_t>();
+    reader->raw(accepted.data_secret);
+    return reader->whole() ? std::optional(accepted) : std::nullopt;
+}
+
+std::optional<Connect> decode_connect(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Connect);
+    if (!reader) return std::nullopt;
+    Connect connect;
+    reader->raw(connect.target);
+    reader->raw(connect.secret);
+    return reader->whole() ? std::optional(connect) : std::nullopt;
+}
+
+std::optional<Connected> decode_connected(std::span<const char> frame) {
+    const std::optional<Reader> reader = payload_of(frame, Kind::Connected);
+    return reader && reader->whole() ? std::optional<Connected>(Connected{}) : std::nullopt;
 }
 
 }  // namespace memfabric

@@ -3,6 +3,8 @@
 // The messages of a session, as bytes: pure, checked, of limited length. Two conversations use them:
 //
 //   TCP   Hello → Welcome            who are you, on which host, where is your Unix socket?
+//         AttachRemote → AcceptedRemote/Refused  I am on another host; then nothing, until one side hangs up
+//         Connect → Connected/Refused  this connection carries data from now on (tcp/wire.h)
 //   Unix  Attach → Accepted/Refused  here is my epochs page; give me your registrations
 //         → Offered, Withdrawn …     there is (no longer) memory that you can map; until one side hangs up
 //
@@ -64,6 +66,26 @@ struct Refused {
     std::string reason;
 };
 
+struct AttachRemote {
+    Secret secret;
+    InstanceId initiator;
+    std::string initiator_session;
+};
+
+// Where its memory is served: data connections say `data_secret`.
+struct AcceptedRemote {
+    std::string data_host;  // "": where the session is
+    std::uint16_t data_port;
+    Secret data_secret;
+};
+
+struct Connect {
+    InstanceId target;  // whose memory
+    Secret secret;
+};
+
+struct Connected {};
+
 Bytes encode(const Hello& hello);
 Bytes encode(const Welcome& welcome);
 Bytes encode(const Attach& attach);
@@ -71,6 +93,10 @@ Bytes encode(const Accepted& accepted);
 Bytes encode(const Refused& refused);
 Bytes encode(const Offered& offered);
 Bytes encode(const Withdrawn& withdrawn);
+Bytes encode(const AttachRemote& attach);
+Bytes encode(const AcceptedRemote& accepted);
+Bytes encode(const Connect& connect);
+Bytes encode(const Connected& connected);
 
 // Of what stands in the buffer so far: incomplete (nothing is wrong yet), complete (`frame_bytes` of it), or malformed.
 enum class Completeness : std::uint8_t { Incomplete, Complete, Malformed };
@@ -84,5 +110,9 @@ std::optional<Accepted> decode_accepted(std::span<const char> frame);
 std::optional<Refused> decode_refused(std::span<const char> frame);
 std::optional<Offered> decode_offered(std::span<const char> frame);
 std::optional<Withdrawn> decode_withdrawn(std::span<const char> frame);
+std::optional<AttachRemote> decode_attach_remote(std::span<const char> frame);
+std::optional<AcceptedRemote> decode_accepted_remote(std::span<const char> frame);
+std::optional<Connect> decode_connect(std::span<const char> frame);
+std::optional<Connected> decode_connected(std::span<const char> frame);
 
 }  // namespace memfabric

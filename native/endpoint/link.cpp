@@ -12,6 +12,7 @@
 
 #include "endpoint/credentials.h"
 #include "endpoint/frames.h"
+#include "endpoint/keep_alive.h"
 
 namespace memfabric {
 namespace {
@@ -48,6 +49,11 @@ bool Link::is_open() const { return number() >= 0; }
 bool Link::peer(ucred& credentials) const {
     const auto lock = locked();
     return kind_ == Kind::Unix && fd_ && peer_of(fd_.get(), credentials);
+}
+
+bool Link::peer(SessionAddress& address) const {
+    const auto lock = locked();
+    return kind_ == Kind::Tcp && fd_ && SessionAddress::of_peer(fd_.get(), address);
 }
 
 Sending Link::send(const Bytes& bytes, std::span<const int> fds) {
@@ -101,6 +107,11 @@ Reception Link::receive_frame(Packet& packet) {
     }
 }
 
+bool Link::has_unread() const {
+    const auto lock = locked();
+    return !received_.empty();
+}
+
 Status Link::wait_for_news(Deadline deadline) const {
     const int fd = number();
     return fd < 0 ? Status::Ok : wait_for_socket(fd, POLLIN, deadline);
@@ -109,6 +120,11 @@ Status Link::wait_for_news(Deadline deadline) const {
 int Link::number() const {
     const auto lock = locked();
     return fd_.get();
+}
+
+void Link::keep_alive() {
+    const auto lock = locked();
+    if (fd_ && kind_ == Kind::Tcp) memfabric::keep_alive(fd_.get());
 }
 
 void Link::hang_up() {

@@ -37,15 +37,18 @@ public:
     Kind kind() const { return kind_; }
     std::uint64_t id() const { return id_; }  // no other link of this process has had it or will have it
     bool is_open() const;
-    bool peer(ucred& credentials) const;  // false: it is no Unix socket, or closed
+    bool peer(ucred& credentials) const;       // false: it is no Unix socket, or closed
+    bool peer(SessionAddress& address) const;  // false: it is no TCP socket, or closed
 
     Sending send(const Bytes& bytes, std::span<const int> fds = {});
     Status send(const Bytes& bytes, std::span<const int> fds, Deadline deadline, Sending& outcome);  // waits while Full
     Reception receive(Packet& packet);
+    bool has_unread() const;  // bytes that have arrived behind the last frame
     // Until there is something to receive, or the end; Timeout. For links that nobody closes meanwhile.
     Status wait_for_news(Deadline deadline) const;
 
-    void hang_up();  // the other side sees an end, and so does `receive`; the descriptor stays
+    void keep_alive();  // its end comes also when the other host has vanished
+    void hang_up();     // the other side sees an end, and so does `receive`; the descriptor stays
     void close();
     OwnedFd release();  // as close; the descriptor is the caller's
 

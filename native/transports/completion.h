@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,12 +21,14 @@ namespace memfabric {
 
 struct Outcome {
     Status status = Status::Ok;
-    std::size_t moved_bytes = 0;  // certainly in place; a failed move may have touched more
-    std::string reason;           // of a failure, without the name of the peer
+    std::size_t moved_bytes = 0;         // certainly in place
+    std::string reason;                  // of a failure, without the name of the peer
+    bool may_have_touched_more = false;  // of a failed write: nobody can say how much of the target has changed
 
     // What became of both: the bytes of both, and the first failure.
     Outcome& operator+=(const Outcome& other) {
         moved_bytes += other.moved_bytes;
+        may_have_touched_more |= other.may_have_touched_more;
         if (status == Status::Ok && other.status != Status::Ok) {
             status = other.status;
             reason = other.reason;
@@ -57,6 +60,15 @@ public:
     Status wait(Timeout timeout) const;
     void wait_out() const;  // for what ends soon in any case; not interrupted
 
+    // What a transport has under way for it, until the end; the transport's own business, and freed with it at the
+    // latest.
+    class Work {
+    public:
+        virtual ~Work() = default;
+    };
+    Work* work() const { return work_.get(); }
+    void set_work(std::unique_ptr<Work> work) { work_ = std::move(work); }
+
     // Runs `listener` when it is done, on the thread that finishes; at once if it is done already. It must not block.
     void listen(std::function<void()> listener);
 
@@ -70,6 +82,7 @@ private:
 
     mutable FutexWord state_{kPending};
     Outcome outcome_;  // written before the state becomes kDone
+    std::unique_ptr<Work> work_;
     std::mutex mutex_;
     std::vector<std::function<void()>> listeners_;
 };

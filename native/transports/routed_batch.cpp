@@ -6,10 +6,13 @@
 #include <deque>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/last_error.h"
 
 namespace memfabric {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookInterval{50};  // at `may_go_on`, while others move
 
@@ -17,6 +20,12 @@ Outcome run_now(Transport& transport, const Move& move) {
     Completion completion;
     transport.start(move, completion);
     return completion.outcome();
+}
+
+Status stalled(std::chrono::nanoseconds limit) {
+    return fail(Status::Timeout,
+                "no byte has moved for %.3f s, though the connection stands; the peer is stopped, or the network is",
+                std::chrono::duration<double>(limit).count());
 }
 
 Outcome ended_by(Status status) { return {status, 0, take_last_error()}; }
@@ -44,15 +53,19 @@ public:
         moves_.emplace_back(leg.transport, leg.move());
         leg.transport->start(moves_.back().move, moves_.back().completion);
     }
-    void finish(Outcome& sum, const RoutedBatch::MayGoOn& may_go_on) {
+    void finish(Outcome& sum, const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) {
+        auto last_moved = Clock::now();
         for (One& one : moves_) {
             while (sum.status == Status::Ok && !one.completion.done()) {
-                Status status = one.completion.wait(kLookInterval);
-                if (status == Status::Timeout) status = may_go_on();
+                const bool moved = one.transport->progress(one.completion, Clock::now() + kLookInterval);
+                if (moved) last_moved = Clock::now();
+                if (one.completion.done()) break;
+                Status status = Interruption::requested() ? Status::Interrupted : may_go_on();
+                if (status == Status::Ok && Clock::now() - last_moved > stall_limit) status = stalled(stall_limit);
                 if (status != Status::Ok) sum += ended_by(status);
             }
             if (sum.status != Status::Ok) cancel();
-            one.completion.wait_out();
+            one.transport->finish(one.completion);
             sum += one.completion.outcome();
         }
     }
@@ -100,7 +113,7 @@ Outcome RoutedBatch::run() const {
     return sum;
 }
 
-Outcome RoutedBatch::run(const MayGoOn& may_go_on) const {
+Outcome RoutedBatch::run(const MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const {
     Started started;
     for (const Leg& leg : legs_) {
         if (!leg.transport->traits().synchronous) started.start(leg);
@@ -112,7 +125,7 @@ Outcome RoutedBatch::run(const MayGoOn& may_go_on) const {
         if (sum.status != Status::Ok) continue;
         if (const Status status = may_go_on(); status != Status::Ok) sum += ended_by(status);
     }
-    started.finish(sum, may_go_on);
+    started.finish(sum, may_go_on, stall_limit);
     return sum;
 }
 

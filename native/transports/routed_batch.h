@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -27,6 +28,7 @@ public:
     };
     // Asked now and then: a failure ends everything early. It leaves a sentence in the thread's last error.
     using MayGoOn = std::function<Status()>;
+    static constexpr std::chrono::nanoseconds kNoLimit = std::chrono::nanoseconds::max();
 
     // `expected` more pieces are likely to follow this one.
     void add(Transport& transport, Direction direction, const Piece& piece, std::size_t expected = 0) {
@@ -42,8 +44,9 @@ public:
     const std::vector<Leg>& legs() const { return legs_; }
     bool synchronous() const;
 
-    // Returns when no byte moves any more. Of several failures the first one counts.
-    Outcome run(const MayGoOn& may_go_on) const;
+    // Returns when no byte moves any more. Of several failures the first one counts. What is under way elsewhere is
+    // ended when nothing moves for `stall_limit`.
+    Outcome run(const MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit = kNoLimit) const;
     // The same for a synchronous batch that is short enough not to be ended early.
     Outcome run() const;
 

@@ -6,7 +6,7 @@
 //     who calls      any thread, several at a time
 //     begin          start(move, completion): all of the move is known from the start
 //     end            the completion is finished exactly once: before `start` returns if the transport is synchronous,
-//                    otherwise by a thread of the transport's own
+//                    otherwise by whoever waits in `progress`, or by a thread of the transport's own
 //     early end      cancel(completion): the move ends soon, with what was moved until then; never nothing at all
 //     ownership      the caller keeps the move, its pieces, our side of the memory and the completion until the end
 //
@@ -19,6 +19,7 @@
 
 #include "base/traffic.h"
 #include "copy/request.h"
+#include "endpoint/address.h"
 #include "transports/completion.h"
 
 namespace memfabric {
@@ -52,6 +53,12 @@ public:
     virtual const Traits& traits() const noexcept = 0;
     virtual void start(const Move& move, Completion& completion) noexcept = 0;
     virtual void cancel(Completion& completion) noexcept = 0;
+    // Waits until the move has ended, or so long, and drives it meanwhile if nobody else does. One thread at a time for
+    // one move; returns early when the thread is interrupted. False: it is certain that nothing has moved meanwhile.
+    virtual bool progress(Completion& completion, Deadline until) noexcept;
+
+    // Until the end, whatever comes: for what ends soon in any case.
+    void finish(Completion& completion) noexcept;
 
 protected:
     Transport() = default;

@@ -11,6 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "endpoint/instance_id.h"
+#include "tcp/exposure.h"
+#include "tcp/listener.h"
+#include "tcp/server.h"
+#include "tcp/transport.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
 #include "tests/transports/faulty.h"
@@ -24,6 +29,7 @@ namespace {
 using namespace memfabric::tests;
 
 constexpr std::size_t kPeerBytes = std::size_t{9} << 20;
+constexpr std::uint64_t kNowhere = 4096;  // nothing is mapped there
 
 // A peer with memory, and a way to it.
 class PeerMemory {
@@ -32,6 +38,7 @@ public:
     virtual Transport& transport() = 0;
     virtual std::byte* data() = 0;  // the peer's memory, by its own addresses and as this process sees it
     virtual void end_peer() {}
+    virtual const char* end_is_called() const { return "has ended"; }
 };
 
 class MappedPeer final : public PeerMemory {
@@ -57,12 +64,51 @@ private:
     PeerProcessTransport transport_{child_.process()};
 };
 
+// Memory behind a real connection; that it is this process's changes nothing on the way.
+class TcpPeer final : public PeerMemory {
+public:
+    TcpPeer() {
+        Connect connect;
+        fill_random(connect.target);
+        fill_random(connect.secret);
+        tcp::Server::process().expose(connect.target, connect.secret, exposed_);
+        require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, listener_));
+        tcp::Target target;
+        require_ok(tcp::Target::make(listener_->address(), connect, target));
+        transport_ = std::make_unique<tcp::TcpTransport>(target);
+    }
+    ~TcpPeer() override { end_peer(); }
+
+    Transport& transport() override { return *transport_; }
+    std::byte* data() override { return exposed_->memory.data(); }
+    void end_peer() override {
+        tcp::Server::process().withdraw(transport_->target().connect.target);
+        listener_.reset();
+    }
+    const char* end_is_called() const override { return "cannot be made: Connection refused"; }
+
+private:
+    struct Exposed final : tcp::Exposure {
+        std::uint64_t generation() const noexcept override { return 1; }
+        bool covers(Direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept override {
+            const auto start = reinterpret_cast<std::uint64_t>(memory.data());
+            return address == kNowhere || (address >= start && size_bytes <= start + kPeerBytes - address);
+        }
+        std::vector<std::byte> memory = std::vector<std::byte>(kPeerBytes);
+    };
+
+    const std::shared_ptr<Exposed> exposed_ = std::make_shared<Exposed>();
+    std::unique_ptr<tcp::Listener> listener_;
+    std::unique_ptr<tcp::TcpTransport> transport_;
+};
+
 template <typename Inner>
 class OtherThreadPeer final : public PeerMemory {
 public:
     Transport& transport() override { return transport_; }
     std::byte* data() override { return inner_.data(); }
     void end_peer() override { inner_.end_peer(); }
+    const char* end_is_called() const override { return inner_.end_is_called(); }
 
 private:
     Inner inner_;
@@ -91,7 +137,7 @@ protected:
         Completion completion;
         transport().start({direction, pieces, total_bytes}, completion);
         EXPECT_TRUE(completion.done() || !transport().traits().synchronous);
-        completion.wait_out();
+        transport().finish(completion);
         return completion.outcome();
     }
 
@@ -164,7 +210,7 @@ TEST_P(TransportConformance, cancelling_what_has_ended_changes_nothing) {
     Completion completion;
     const Piece piece{peer(0), source.data(), source.size()};
     transport().start({Direction::Write, {&piece, 1}, source.size()}, completion);
-    completion.wait_out();
+    transport().finish(completion);
     transport().cancel(completion);
     EXPECT_EQ(completion.outcome().status, Status::Ok);
     EXPECT_EQ(std::memcmp(peer(0), source.data(), source.size()), 0);
@@ -173,7 +219,7 @@ TEST_P(TransportConformance, cancelling_what_has_ended_changes_nothing) {
 TEST_P(TransportConformance, says_what_is_not_mapped_and_how_much_was_moved) {
     if (transport().traits().addresses_are_ours) return;  // whoever calls has proved that they are mapped
     std::vector<std::byte> own(1 << 20);
-    std::byte* nowhere = reinterpret_cast<std::byte*>(4096);
+    std::byte* nowhere = reinterpret_cast<std::byte*>(kNowhere);
     const Outcome remote = move(Direction::Write, {{nowhere, own.data(), 64}});
     EXPECT_EQ(remote.status, Status::InvalidParam);
     EXPECT_EQ(remote.moved_bytes, 0U);
@@ -183,22 +229,24 @@ TEST_P(TransportConformance, says_what_is_not_mapped_and_how_much_was_moved) {
     EXPECT_NE(ours.reason.find("a buffer of this process"), std::string::npos) << ours.reason;
     const Outcome part = move(Direction::Write, {{peer(0), own.data(), 4096}, {nowhere, own.data(), 64}});
     EXPECT_EQ(part.status, Status::InvalidParam);
-    EXPECT_EQ(part.moved_bytes, 4096U);
+    EXPECT_TRUE(part.moved_bytes == 4096 || part.may_have_touched_more);
 }
 
 TEST_P(TransportConformance, fails_when_the_peer_is_gone) {
     if (transport().traits().addresses_are_ours) return;  // memory outlives the process that made it
-    route_->end_peer();
     std::byte byte{9};
+    EXPECT_EQ(move(Direction::Write, {{peer(0), &byte, 1}}).status, Status::Ok);
+    route_->end_peer();
     const Outcome outcome = move(Direction::Write, {{peer(0), &byte, 1}});
     EXPECT_EQ(outcome.status, Status::NotConnected);
     EXPECT_EQ(outcome.moved_bytes, 0U);
-    EXPECT_NE(outcome.reason.find("has ended"), std::string::npos) << outcome.reason;
+    EXPECT_TRUE(contains(outcome.reason, route_->end_is_called()));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTransports, TransportConformance,
                          ::testing::Values(Way{"mapped", [] { return std::make_unique<MappedPeer>(); }, false},
                                            Way{"peer_process", [] { return std::make_unique<ProcessPeer>(); }, true},
+                                           Way{"tcp", [] { return std::make_unique<TcpPeer>(); }, false},
                                            Way{"mapped_on_another_thread",
                                                [] { return std::make_unique<OtherThreadPeer<MappedPeer>>(); }, false},
                                            Way{"peer_process_on_another_thread",

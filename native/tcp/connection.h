@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The initiator's end of one data connection, from the first packet to the target's word that it is let in. Never
+// waits.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/owned_fd.h"
+#include "base/status.h"
+#include "endpoint/address.h"
+#include "endpoint/frames.h"
+
+namespace memfabric::tcp {
+
+// Where a peer serves its memory, and what it wants to hear.
+struct Target {
+    sockaddr_storage address{};
+    socklen_t address_bytes = 0;
+    std::string name;  // "10.0.0.2:4711", for sentences
+    Connect connect{};
+
+    // The host is a numeric address: nothing is looked up.
+    static Status make(const SessionAddress& address, const Connect& connect, Target& made);
+};
+
+// Thread contract: one thread at a time. The target outlives it.
+class Connection {
+public:
+    enum class State : std::uint8_t { Connecting, Greeting, Ready, Failed };
+
+    explicit Connection(const Target& target);
+
+    State state() const { return state_; }
+    bool advance();  // true if something has changed
+    short awaited() const { return state_ == State::Connecting ? POLLOUT : POLLIN; }
+    int fd() const { return fd_.get(); }
+    const std::string& failure() const { return failure_; }  // once Failed
+    std::uint64_t next_sequence() { return ++sequence_; }
+    std::uint32_t next_move() { return ++move_; }
+
+    bool is_quiet() const;  // ready, and the target has neither said anything nor gone
+    void end_sending();     // the target sees an end behind what was sent
+    void fail(const std::string& why);
+    void fail(int error);
+
+private:
+    bool finish_connecting();
+    bool hear_answer();
+
+    const Target& target_;
+    State state_ = State::Connecting;
+    OwnedFd fd_;
+    Bytes answer_;  // as far as it has come
+    std::string failure_;
+    std::uint64_t sequence_ = 0;  // of the last request
+    std::uint32_t move_ = 0;      // the last one
+};
+
+}  // namespace memfabric::tcp

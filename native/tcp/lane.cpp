@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tcp/lane.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "tcp/socket.h"
+
+namespace memfabric::tcp {
+namespace {
+
+constexpr std::size_t kMostAsked = 32;  // requests that wait for their answers: bounds what is under way
+constexpr std::size_t kLaneCallBytes = std::size_t{4} << 20;
+
+std::string hexadecimal_address(std::uint64_t address) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIx64, address);
+    return text;
+}
+
+}  // namespace
+
+Lane::Lane(std::unique_ptr<Connection> connection, Direction direction, Cutter& cutter)
+    : connection_(std::move(connection)), direction_(direction), cutter_(cutter), move_(connection_->next_move()) {}
+
+bool Lane::done() const {
+    if (broken_) return true;
+    return out_.left_bytes() == 0 && asked_.empty() && !giving_up_ && (stopping_ || cutter_.exhausted());
+}
+
+short Lane::awaited() const {
+    if (connection_->state() != Connection::State::Ready) return connection_->awaited();
+    const bool sends = out_.left_bytes() != 0 && !giving_up_;
+    return static_cast<short>(POLLIN | (sends ? POLLOUT : 0));
+}
+
+bool Lane::advance() {
+    if (done()) return false;
+    if (connection_->state() != Connection::State::Ready) {
+        const bool changed = connection_->advance();
+        if (connection_->state() == Connection::State::Failed) {
+            end(Status::NotConnected, connection_->failure());
+        } else if (connection_->state() != Connection::State::Ready) {
+            return changed;
+        }
+    }
+    bool moved = false;
+    while (!done() && send_some()) moved = true;
+    while (!done() && receive_some()) moved = true;
+    return moved || done();
+}
+
+bool Lane::send_some() {
+    if (giving_up_ || (out_.left_bytes() == 0 && !ask())) return false;
+    const msghdr message = out_.next(kLaneCallBytes);
+    const ssize_t sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+        if (!would_block()) lose(errno);
+        return false;
+    }
+    out_.advance(static_cast<std::size_t>(sent));
+    return true;
+}
+
+// The next request, if there is one and it may be sent.
+bool Lane::ask() {
+    if (stopping_ || asked_.size() >= kMostAsked || cutter_.exhausted()) return false;
+    Asked& asked = asked_.emplace_back();
+    cutter_.next(asked.part);
+    asked.sequence = connection_->next_sequence();
+    if (asked.part.is_check) ++unanswered_checks_;
+    further_.clear();
+    for (const Piece& piece : asked.part.pieces) further_.push_back({remote_of(direction_, piece), piece.size_bytes});
+    request_ = {};
+    request_.operation = asked.part.is_check ? Operation::Check : write() ? Operation::Write : Operation::Read;
+    request_.piece_count = static_cast<std::uint32_t>(further_.size());
+    request_.move = move_;
+    request_.sequence = asked.sequence;
+    request_.payload_bytes = asked.part.size_bytes;
+    request_.first = further_[0];
+    out_.clear();
+    out_.add(&request_, sizeof request_);
+    out_.add(further_.data() + 1, (further_.size() - 1) * sizeof(RemotePiece));
+    if (write() && !asked.part.is_check) {
+        for (const Piece& piece : asked.part.pieces) out_.add(piece.source, piece.size_bytes);
+    }
+    return true;
+}
+
+// Where the next answer goes. The bytes of a read can be received with it if no other answer can come behind a refusal.
+void Lane::expect_reply() {
+    in_.clear();
+    in_.add(&reply_, sizeof reply_);
+    expecting_ = Expecting::Reply;
+    payload_is_attached_ = !write() && !asked_.front().part.is_check && asked_.size() == 1 && out_.left_bytes() == 0 &&
+                           (stopping_ || cutter_.exhausted());
+    if (!payload_is_attached_) return;
+    for (const Piece& piece : asked_.front().part.pieces) in_.add(piece.target, piece.size_bytes);
+    in_.add(&read_end_, sizeof read_end_);
+}
+
+bool Lane::receive_some() {
+    if (asked_.empty() && !giving_up_) return false;
+    if (expecting_ == Expecting::Nothing) expect_reply();
+    msghdr message = in_.next(kLaneCallBytes);
+    const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
+    if (got <= 0) {
+        if (got < 0 && would_block()) return false;
+        lose(got == 0 ? 0 : errno);
+        return false;
+    }
+    in_.advance(static_cast<std::size_t>(got));
+    const std::size_t after_reply =
+        payload_is_attached_ ? asked_.front().part.size_bytes + sizeof read_end_ : 0;  // what comes behind the reply
+    if (expecting_ == Expecting::Reply && in_.left_bytes() <= after_reply && !take_reply()) return true;
+    if (expecting_ == Expecting::Payload && in_.left_bytes() == 0) take_payload();
+    return true;
+}
+
+// False: the answer is complete.
+bool Lane::take_reply() {
+    const Cutter::Part& asked = asked_.front().part;
+    const bool bytes_follow = reply_.payload_bytes != 0;
+    const bool makes_sense =
+        reply_.magic == Reply::kMagic && reply_.sequence == asked_.front().sequence &&
+        reply_.moved_bytes <= (write() ? asked.size_bytes : 0) &&
+        (reply_.verdict == Verdict::Done ? reply_.payload_bytes + reply_.moved_bytes == asked.size_bytes
+                                         : !bytes_follow && reply_.piece < asked.pieces.size());
+    if (!makes_sense) {
+        connection_->fail("carries answers that this version does not understand");
+        end(Status::NotConnected, connection_->failure());
+        return false;
+    }
+    if (!bytes_follow) {
+        moved_bytes_ += reply_.moved_bytes;
+        if (reply_.verdict != Verdict::Done) refuse(reply_.verdict, reply_.piece);
+        answered();
+        return false;
+    }
+    expecting_ = Expecting::Payload;
+    if (payload_is_attached_) return true;
+    in_.clear();
+    for (const Piece& piece : asked.pieces) in_.add(piece.target, piece.size_bytes);
+    in_.add(&read_end_, sizeof read_end_);
+    return true;
+}
+
+void Lane::take_payload() {
+    const Cutter::Part& asked = asked_.front().part;
+    if (read_end_.verdict == Verdict::Done) {
+        moved_bytes_ += asked.size_bytes;
+    } else {
+        refuse(read_end_.verdict, read_end_.piece);
+    }
+    answered();
+}
+
+void Lane::answered() {
+    if (asked_.front().part.is_check) --unanswered_checks_;
+    asked_.pop_front();
+    expecting_ = Expecting::Nothing;
+}
+
+// The target does not want it: nothing more is asked for, what was asked for already is answered.
+void Lane::refuse(Verdict verdict, std::uint32_t piece) {
+    stopping_ = true;
+    may_have_touched_more_ |= write() && verdict == Verdict::NotMapped;  // what lies before the hole
+    if (status_ != Status::Ok) return;
+    status_ = Status::InvalidParam;
+    const std::vector<Piece>& pieces = asked_.front().part.pieces;
+    const Piece& bad = pieces[std::min<std::size_t>(piece, pieces.size() - 1)];
+    reason_ = std::to_string(bad.size_bytes) + " bytes at " + hexadecimal_address(remote_of(direction_, bad)) +
+              (verdict == Verdict::NotExposed
+                   ? " are not all inside memory that is registered there now"
+                   : " are in memory that is registered there and not mapped any more; unregister before freeing");
+}
+
+// The error of a system call; 0 is the peer's end.
+void Lane::lose(int error) {
+    if (giving_up_ && error == 0) return end(Status::NotStarted, "it was ended early");
+    if (error == EFAULT) {
+        connection_->fail("was given up");
+        return end(Status::InvalidParam, "a buffer of this process is not mapped, or not for this direction");
+    }
+    connection_->fail(error == 0 ? ECONNRESET : error);
+    end(Status::NotConnected, connection_->failure());
+}
+
+void Lane::end(Status status, const std::string& reason) {
+    broken_ = true;
+    if (status_ == Status::Ok) {
+        status_ = status;
+        reason_ = reason;
+    }
+    may_have_touched_more_ |= write() && !asked_.empty() && !asked_.back().part.is_check;
+}
+
+void Lane::cancel() {
+    stopping_ = true;
+    if (status_ == Status::Ok) {
+        status_ = Status::NotStarted;
+        reason_ = "it was ended early";
+    }
+    if (done()) return;
+    if (!write() || connection_->state() != Connection::State::Ready) {
+        end(status_, reason_);  // what arrives from now on goes nowhere
+    } else if (out_.left_bytes() != 0) {
+        giving_up_ = true;
+        connection_->end_sending();
+    }
+}
+
+std::unique_ptr<Connection> Lane::take_connection() { return broken_ || giving_up_ ? nullptr : std::move(connection_); }
+
+}  // namespace memfabric::tcp
