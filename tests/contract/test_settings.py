@@ -52,7 +52,7 @@ def test_our_name_comes_before_the_historical_one(monkeypatch: pytest.MonkeyPatc
     assert settings.text(settings.STORE_URL) == "tcp://new:1"
 
 
-@pytest.mark.parametrize(("setting", "read", "good", "value", "bad"), NUMBERS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(("setting", "read", "good", "value", "bad"), NUMBERS, ids=[row[0].names[0] for row in NUMBERS])
 def test_numbers(
     monkeypatch: pytest.MonkeyPatch,
     setting: settings.Setting,
