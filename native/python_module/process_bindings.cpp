@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/pair.h>
 
+#include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include "base/fork_guard.h"
 #include "copy/engine.h"
+#include "endpoint/keep_alive.h"
 #include "memory/segment.h"
 #include "python_module/bindings.h"
 #include "python_module/gil.h"
@@ -41,6 +44,10 @@ void bind_process(nb::module_& module) {
     module.def(
         "set_copy_threads", [](U32 threads) { CopyEngine::process().set_thread_limit(threads); }, nb::arg("threads"),
         "How many threads may share one large copy; 0 = as many as cores, at most 4.");
+    module.def(
+        "set_host_timeout",
+        [](double seconds) { set_host_timeout(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000))); },
+        nb::arg("seconds"), "How long a TCP connection lives without a sign of life from the other host.");
     module.def(
         "shut_down", &shut_down,
         "End every thread of the data plane: streams finish what was submitted and are closed; later copies run\n"

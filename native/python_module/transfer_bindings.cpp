@@ -23,9 +23,19 @@ namespace nb = nanobind;
 namespace memfabric::python {
 namespace {
 
-void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host) {
-    raise_if_failed(
-        without_gil([&] { return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host); }));
+void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host,
+          bool may_use_host, bool may_use_network) {
+    raise_if_failed(without_gil([&] {
+        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host,
+                                 {may_use_host, may_use_network});
+    }));
+}
+
+nb::tuple route(const TransferObject& self, const std::string& session) {
+    Route route{};
+    std::string reason;
+    raise_if_failed(without_gil([&] { return self.engine->route(session, route, reason); }));
+    return nb::make_tuple(name_of(route), reason);
 }
 
 void close(const TransferObject& self) {
@@ -137,8 +147,10 @@ void bind_transfer(nb::module_& module) {
     nb::class_<TransferObject> transfer(module, "TransferCore",
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
-        .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"),
-             "Listen at the session's address and serve peers. Raises FabricError.")
+        .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("may_use_host"),
+             nb::arg("may_use_network"), "Listen at the session's address and serve peers. Raises FabricError.")
+        .def("_route", &route, nb::arg("session"),
+             "Which way transfers of private memory go there, and why. Raises FabricError.")
         .def("_close", &close, "End everything: peers, registrations, memory of trans_malloc. Idempotent.")
         .def(
             "_abandon", [](const TransferObject& self) { self.engine->abandon_in_child(); },

@@ -57,6 +57,7 @@ Status TransferEngine::dial_once(const std::string& session) {
         request.own_instance = instance_;
         request.own_session = session_;
         request.own_host = host_;
+        request.allowed = allowed_;
         request.deadline = deadline();
         directory = directory_;
         service = service_;
@@ -94,6 +95,18 @@ Status TransferEngine::probe(std::string_view session) {
         if (peer != nullptr && peer->usable()) return Status::Ok;
     }
     return attach(std::string(session));
+}
+
+Status TransferEngine::route(std::string_view session, Route& route, std::string& reason) {
+    if (const Status status = probe(session); status != Status::Ok) return status;
+    const rcu::ReadGuard guard;
+    const Peer* peer = peers_.find(session);
+    if (peer == nullptr)
+        return fail(Status::NotConnected, "session %.*s ended while we asked for the way there",
+                    static_cast<int>(session.size()), session.data());
+    route = peer->transport->traits().route;
+    reason = peer->route_reason;
+    return Status::Ok;
 }
 
 }  // namespace memfabric

@@ -10,6 +10,7 @@
 #include "base/last_error.h"
 #include "endpoint/frames.h"
 #include "endpoint/link.h"
+#include "tcp/transport.h"
 #include "transfer/access_epochs.h"
 
 namespace memfabric {
@@ -27,6 +28,10 @@ Status strange(const DialRequest& request) {
     return fail(Status::NotConnected,
                 "session %s gave no answer that this version understands; is it a transfer engine of the same version?",
                 request.session.c_str());
+}
+
+Status refuses(const DialRequest& request, const Refused& refused) {
+    return fail(Status::NotConnected, "session %s refuses: %s", request.session.c_str(), refused.reason.c_str());
 }
 
 Status crowded(const DialRequest& request) {
@@ -60,15 +65,15 @@ Status receive(Link& link, const DialRequest& request, Packet& packet) {
     }
 }
 
-Status ask_who(const DialRequest& request, Welcome& welcome) {
+Status ask_who(const DialRequest& request, std::shared_ptr<Link>& link, Welcome& welcome) {
     OwnedFd connection;
     if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
         return status;
     }
-    Link link(Link::Kind::Tcp, std::move(connection));
-    if (link.send(encode(Hello{})) != Sending::Sent) return strange(request);
+    link = std::make_shared<Link>(Link::Kind::Tcp, std::move(connection));
+    if (link->send(encode(Hello{})) != Sending::Sent) return strange(request);
     Packet answer;
-    if (const Status status = receive(link, request, answer); status != Status::Ok) return status;
+    if (const Status status = receive(*link, request, answer); status != Status::Ok) return status;
     const std::optional<Welcome> decoded = decode_welcome(answer.bytes);
     if (!decoded) return strange(request);
     welcome = *decoded;
@@ -104,9 +109,7 @@ Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer
 }
 
 Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
-    if (const std::optional<Refused> refused = decode_refused(answer.bytes)) {
-        return fail(Status::NotConnected, "session %s refuses: %s", request.session.c_str(), refused->reason.c_str());
-    }
+    if (const std::optional<Refused> refused = decode_refused(answer.bytes)) return refuses(request, *refused);
     if (answer.fds_lost) {
         return fail(Status::NoResources,
                     "session %s: this process has no descriptor left for its registrations; raise the limit of open "
@@ -131,38 +134,75 @@ Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
     return take_segments(request, accepted->segment_count, peer);
 }
 
-}  // namespace
-
-Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
-    Welcome welcome;
-    if (const Status status = ask_who(request, welcome); status != Status::Ok) return status;
-    if (welcome.host != request.own_host) {
-        return fail(Status::NotConnected,
-                    "session %s is on another host (or in a container with its own network), and there is no network "
-                    "route in this version; run both on one host and in one network namespace",
-                    request.session.c_str());
-    }
-    auto peer = std::make_shared<Peer>();
+Status attach_neighbour(const DialRequest& request, const Welcome& welcome, Peer& peer) {
     Packet answer;
-    if (const Status status = attach(request, welcome, answer, peer->link); status != Status::Ok) return status;
-    if (const Status status = take_pages(request, answer, *peer); status != Status::Ok) return status;
+    if (const Status status = attach(request, welcome, answer, peer.link); status != Status::Ok) return status;
+    if (const Status status = take_pages(request, answer, peer); status != Status::Ok) return status;
     ucred owner{};
-    if (!peer->link->peer(owner) || owner.pid <= 0) {
+    if (!peer.link->peer(owner) || owner.pid <= 0) {
         return fail(Status::NotConnected,
                     "session %s runs in a process that this one cannot see (another container); share the pid "
                     "namespace of both",
                     request.session.c_str());
     }
+    peer.process = {owner.pid, &peer.words().life};
+    peer.transport = std::make_unique<PeerProcessTransport>(peer.process);
+    // The pid was asked for while the process lived: the word is wiped before the number can be given away.
+    if (peer.process.alive()) return Status::Ok;
+    return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());
+}
+
+// On the connection that we have: it stays, and its end means that the peer is gone.
+Status attach_remote(const DialRequest& request, const Welcome& welcome, const std::shared_ptr<Link>& link,
+                     Peer& peer) {
+    const AttachRemote attach{welcome.secret, request.own_instance, request.own_session};
+    if (link->send(encode(attach)) != Sending::Sent) return strange(request);
+    Packet answer;
+    if (const Status status = receive(*link, request, answer); status != Status::Ok) return status;
+    if (const std::optional<Refused> refused = decode_refused(answer.bytes)) return refuses(request, *refused);
+    const std::optional<AcceptedRemote> accepted = decode_accepted_remote(answer.bytes);
+    SessionAddress data_address;
+    if (!accepted || !link->peer(data_address)) return strange(request);
+    if (!accepted->data_host.empty()) data_address.host = accepted->data_host;
+    if (accepted->data_port != 0) data_address.port = accepted->data_port;
+    tcp::Target target;
+    const Status status = tcp::Target::make(data_address, {welcome.instance, accepted->data_secret}, target);
+    if (status != Status::Ok) return about(request, status);
+    link->keep_alive();
+    peer.is_remote = true;
+    peer.instance = welcome.instance;
+    peer.target_id = target_id(welcome.instance);
+    peer.process = {0, &Peer::kLifeUnknown};
+    peer.link = link;
+    peer.transport = std::make_unique<tcp::TcpTransport>(target);
+    return Status::Ok;
+}
+
+}  // namespace
+
+Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
+    Welcome welcome;
+    std::shared_ptr<Link> link;
+    if (const Status status = ask_who(request, link, welcome); status != Status::Ok) return status;
+    auto peer = std::make_shared<Peer>();
     peer->session = request.session;
     peer->segments.session = request.session;
-    peer->process = {owner.pid, &peer->words().life};
-    peer->transport = std::make_unique<PeerProcessTransport>(peer->process);
-    // The pid was asked for while the process lived: the word is wiped before the number can be given away.
-    if (!peer->process.alive()) {
-        return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());
+    const bool same_host = welcome.host == request.own_host;
+    Status status = Status::Ok;
+    if (same_host && request.allowed.host) {
+        peer->route_reason = "both are on one host";
+        status = attach_neighbour(request, welcome, *peer);
+    } else if (request.allowed.network) {
+        peer->route_reason = same_host ? "data_op_type allows nothing but the network" : "it is on another host";
+        status = attach_remote(request, welcome, link, *peer);
+    } else {
+        status = fail(Status::NotConnected,
+                      "session %s is on another host (or in a container with its own network), and data_op_type allows "
+                      "memory of this host only; allow HOST_TCP, or SDMA for the best route there is",
+                      request.session.c_str());
     }
-    attached = std::move(peer);
-    return Status::Ok;
+    if (status == Status::Ok) attached = std::move(peer);
+    return status;
 }
 
 }  // namespace memfabric

@@ -18,6 +18,7 @@ struct DialRequest {
     InstanceId own_instance;
     std::string own_session;
     std::string own_host;
+    RoutesAllowed allowed;
     Deadline deadline;
 };
 

@@ -13,6 +13,9 @@
 #include "base/interruption.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
+#include "sync/rcu.h"
+#include "tcp/server.h"
+#include "transfer/registered_memory.h"
 
 namespace memfabric {
 namespace {
@@ -71,7 +74,8 @@ void TransferEngine::set_directory(Directory directory) {
     directory_ = std::move(directory);
 }
 
-Status TransferEngine::open(const std::string& session, Milliseconds timeout, const std::string& host) {
+Status TransferEngine::open(const std::string& session, Milliseconds timeout, const std::string& host,
+                            RoutesAllowed allowed) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     SessionAddress address;
     if (const Status status = SessionAddress::parse(session, address); status != Status::Ok) return status;
@@ -84,14 +88,16 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
     InstanceId instance;
     Secret secret;
+    Secret data_secret;
     fill_random(instance);
     fill_random(secret);
-    std::unique_ptr<RegistrationPage> page;
+    fill_random(data_secret);
+    std::shared_ptr<RegistrationPage> page;
     if (const Status status = RegistrationPage::make(instance, page); status != Status::Ok) return status;
     const auto offers = std::make_shared<SegmentOffers>();
     registrations_.show_on(page.get(), offers);
-    const SessionOffer offer{address.text(), host.substr(0, kLongestTextBytes), instance, secret, page->shown_fd(),
-                             offers};
+    const SessionOffer offer{
+        address.text(), host.substr(0, kLongestTextBytes), instance, secret, data_secret, page->shown_fd(), offers};
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
@@ -100,10 +106,12 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
         registrations_.show_on(nullptr, nullptr);
         return status;
     }
+    tcp::Server::process().expose(instance, data_secret, std::make_shared<RegisteredMemory>(page));
     if (is_restricted_by_yama()) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     timeout_ = timeout;
     session_ = offer.session;
     host_ = offer.host;
+    allowed_ = allowed;
     instance_ = instance;
     port_ = address.port;
     port_holder_.reset();
@@ -136,6 +144,7 @@ void TransferEngine::close() {
     lease_.reset();
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
+    const InstanceId instance = instance_;
     lock.unlock();
     PausePoint::reach("transfer.close");
     if (service != nullptr) {
@@ -144,6 +153,8 @@ void TransferEngine::close() {
     }
     if (stream != nullptr) static_cast<void>(stream->close());
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
+    tcp::Server::process().withdraw(instance);
+    wait_for_server();
     peers_.clear();
     lock.lock();
     std::unique_ptr<Arena> arena = std::move(arena_);
@@ -198,6 +209,11 @@ std::size_t TransferEngine::registration_count() const {
     return fork_guard_.in_forked_child() ? 0 : registrations_.count();
 }
 
+// Peers of other hosts are inside our memory by our own threads only, each for one system call.
+void TransferEngine::wait_for_server() {
+    if (tcp::Server::process().load().connections != 0) rcu::synchronize();
+}
+
 // The registration has ended already; what can fail is only to see its last users leave.
 Status TransferEngine::wait_for_initiators(const char* what) {
     std::shared_ptr<SessionService> service;
@@ -205,6 +221,7 @@ Status TransferEngine::wait_for_initiators(const char* what) {
         const std::lock_guard lock(mutex_);
         service = service_;
     }
+    wait_for_server();
     pid_t late = 0;
     if (service == nullptr || service->wait_for_initiators(deadline(), late)) return Status::Ok;
     if (Interruption::requested()) return Status::Interrupted;

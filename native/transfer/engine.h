@@ -73,9 +73,9 @@ public:
     TransferEngine(const TransferEngine&) = delete;
     TransferEngine& operator=(const TransferEngine&) = delete;
 
-    // `host` says which host this process counts as: only engines of one host reach each other.
+    // `host` says which host this process counts as: engines of other hosts are reached through the network.
     // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
-    Status open(const std::string& session, Milliseconds timeout, const std::string& host);
+    Status open(const std::string& session, Milliseconds timeout, const std::string& host, RoutesAllowed allowed = {});
     void close();  // idempotent
     void abandon_in_child();
     bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
@@ -97,6 +97,8 @@ public:
     Status transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays);
     Status write_quantised(const std::string& session, QuantisedBatch batch, std::uint64_t stream);  // 0: at once
     Status probe(std::string_view session);
+    // Which way transfers of memory go there that is not mapped here, and why. Attaches if need be.
+    Status route(std::string_view session, Route& route, std::string& reason);
 
     // Runs the transfer on a stream; 0 is no stream.
     Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream);
@@ -122,6 +124,7 @@ private:
     Status attach(const std::string& session);
     Status dial_once(const std::string& session);
     Status wait_for_initiators(const char* what);
+    static void wait_for_server();
     Status ensure_arena();
     void export_ends(const ExportedRange& range) override;
     Status check_process() const;
@@ -140,11 +143,12 @@ private:
     Milliseconds timeout_{3000};
     std::string session_;
     std::string host_;
+    RoutesAllowed allowed_;
     InstanceId instance_{};
     OwnedFd port_holder_;
     std::uint16_t port_ = 0;
     std::unique_ptr<Arena> arena_;
-    std::unique_ptr<RegistrationPage> page_;
+    std::shared_ptr<RegistrationPage> page_;
     std::shared_ptr<SegmentOffers> offers_;
     std::unique_ptr<LivenessLease> lease_;
     std::shared_ptr<SessionService> service_;  // shared with calls that wait while the engine closes

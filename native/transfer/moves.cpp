@@ -174,6 +174,32 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
     return conclude(peer, sum, move.total_bytes);
 }
 
+// A peer on another host looks at its registrations itself, before every system call of its own. Leaves the guard.
+Status move_remote(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chrono::nanoseconds stall_limit) {
+    MovePins pins;
+    LocalBuffers local(&pins);
+    RoutedBatch batch;
+    for (const Piece& piece : move.pieces) {
+        if (piece.size_bytes == 0 || local_of(move.direction, piece) == 0) [[unlikely]]
+            return explain_range(peer, move.direction, piece);
+        const Status status = local.admit(local_extent(move.direction, piece));
+        if (status != Status::Ok) [[unlikely]]
+            return status;
+        batch.add(*peer.transport, move.direction, piece, move.pieces.size());
+    }
+    count(guard, batch);
+    guard.leave();
+    const auto may_go_on = [&] {
+        if (const Status status = local.recheck_pinned(); status != Status::Ok) return status;
+        return peer.usable() ? Status::Ok : fail(Status::NotConnected, "the connection to its host has ended");
+    };
+    Outcome outcome = batch.run(may_go_on, stall_limit);
+    if (const Status status = local.recheck_pinned(); outcome.status == Status::Ok && status != Status::Ok) {
+        outcome += {status, 0, take_last_error()};
+    }
+    return outcome.status == Status::Ok ? Status::Ok : explain_failure(peer, outcome, move.total_bytes);
+}
+
 }  // namespace
 
 std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, std::string_view session,
@@ -192,10 +218,14 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;
+    const Move move{direction, pieces, total_bytes};
+    if (peer->is_remote) {
+        kept = peer->shared_from_this();
+        return move_remote(guard, *kept, move, timeout_);
+    }
     const AccessEpochs::Epoch epoch(peer->target_id);
     if (!epoch.admitted()) [[unlikely]]
         return Status::NoResources;  // the epoch has left its sentence
-    const Move move{direction, pieces, total_bytes};
     if (total_bytes > kPartBytes || !peer->transport->traits().synchronous) [[unlikely]] {
         kept = peer->shared_from_this();
         return move_long(guard, *kept, move);

@@ -20,11 +20,24 @@ Status explain_range(const Peer& peer, Direction direction, const Piece& piece) 
                 peer.session.c_str(), piece.size_bytes, remote_of(direction, piece));
 }
 
+namespace {
+
+Status explain_remote_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes, bool partly) {
+    const char* session = peer.session.c_str();
+    if (!partly) return fail(outcome.status, "session %s: %s", session, outcome.reason.c_str());
+    return fail(Status::PartialFailed, "session %s: %s; %zu of %zu bytes were moved%s", session, outcome.reason.c_str(),
+                outcome.moved_bytes, total_bytes, outcome.may_have_touched_more ? ", perhaps more" : "");
+}
+
+}  // namespace
+
 Status explain_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes) {
     const char* session = peer.session.c_str();
     const auto pid = static_cast<int>(peer.process.pid);
-    const bool partly = outcome.moved_bytes != 0 && outcome.moved_bytes != total_bytes;
+    const bool partly =
+        outcome.may_have_touched_more || (outcome.moved_bytes != 0 && outcome.moved_bytes != total_bytes);
     if (outcome.status == Status::Interrupted) return outcome.status;
+    if (peer.is_remote) return explain_remote_failure(peer, outcome, total_bytes, partly);
     if (!peer.usable() && !partly) {
         return fail(Status::NotConnected, "session %s: its process (%d) has ended", session, pid);
     }

@@ -9,6 +9,8 @@
 
 namespace memfabric {
 
+const std::atomic<std::uint32_t> Peer::kLifeUnknown{1};
+
 bool Peer::hear() {
     const std::lock_guard lock(hearing);
     for (;;) {

@@ -23,16 +23,24 @@
 
 namespace memfabric {
 
+// Which ways an engine may go, whoever is at the other end.
+struct RoutesAllowed {
+    bool host = true;     // memory that is mapped here, or reached through the kernel
+    bool network = true;  // TCP
+};
+
 // Thread contract: filled by the thread that dialled, then shared. Transfers read it without locks inside a
 // rcu::ReadGuard; long ones keep it alive themselves.
 struct Peer : std::enable_shared_from_this<Peer> {
     std::string session;  // as the caller named it
     InstanceId instance{};
     std::uint64_t target_id = 0;  // the instance's target_id
+    bool is_remote = false;  // on another host: it has neither page nor segments here, and checks every range itself
     PeerProcess process;
     SharedMapping page;
     PeerSegments segments;                 // of its memory that can be mapped here
     std::unique_ptr<Transport> transport;  // to all of its memory; leaves it after the page, whose words it reads
+    std::string route_reason;              // why this transport
     std::shared_ptr<Link> link;            // its end means that the peer is gone
     std::mutex hearing;                    // announcements are taken one after the other
     std::atomic<bool> gone{false};
@@ -50,6 +58,8 @@ struct Peer : std::enable_shared_from_this<Peer> {
         }
         return place;
     }
+
+    static const std::atomic<std::uint32_t> kLifeUnknown;  // of a process on another host: its link tells
 
     bool hear();               // takes the announcements that have arrived; false: the link has ended
     bool take(Packet packet);  // one announcement; false: it makes no sense

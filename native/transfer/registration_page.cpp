@@ -3,8 +3,8 @@
 
 namespace memfabric {
 
-Status RegistrationPage::make(const InstanceId& instance, std::unique_ptr<RegistrationPage>& made) {
-    auto page = std::make_unique<RegistrationPage>();
+Status RegistrationPage::make(const InstanceId& instance, std::shared_ptr<RegistrationPage>& made) {
+    auto page = std::make_shared<RegistrationPage>();
     OwnedFd file;
     if (const Status status = make_memory_file("memfabric-registrations", RegistrationWords::kPageBytes, file);
         status != Status::Ok) {

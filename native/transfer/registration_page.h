@@ -74,7 +74,7 @@ static_assert(sizeof(RegistrationWords::Entry) == 24 && std::atomic<std::uint64_
 // The engine's side. Thread contract: `publish` by one thread at a time; the rest from any.
 class RegistrationPage {
 public:
-    static Status make(const InstanceId& instance, std::unique_ptr<RegistrationPage>& made);
+    static Status make(const InstanceId& instance, std::shared_ptr<RegistrationPage>& made);
 
     // Intervals are sorted and disjoint, at most kCapacity. Counts for every peer when this returns.
     void publish(std::span<const Interval> intervals);

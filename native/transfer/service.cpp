@@ -12,6 +12,7 @@
 #include "base/blocked_signals.h"
 #include "base/last_error.h"
 #include "endpoint/credentials.h"
+#include "tcp/server.h"
 
 namespace memfabric {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that have not attached
+constexpr const char* kForeignSecret = "the secret is that of another engine; the session was restarted";
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at a process without a link
 
@@ -67,6 +69,7 @@ void SessionService::stop() {
     for (const auto& [key, peer] : peers_) peer->gone.store(true);
     for (const auto& initiator : unlinked_) initiator->gone.store(true);
     initiators_.clear();
+    remote_initiators_.clear();
     peers_.clear();
     unlinked_.clear();
     endpoint_->close();
@@ -120,22 +123,41 @@ void SessionService::hear(const LinkPointer& link) {
         Packet packet;
         if (link->receive(packet) != Reception::Nothing) return end_initiator(*link);
         offer_.segments->flush(*link);
+    } else if (remote_initiators_.contains(link.get())) {
+        Packet packet;
+        if (link->receive(packet) != Reception::Nothing) end_remote_initiator(*link);
     } else if (link->kind() == Link::Kind::Tcp) {
-        hear_greeting(*link);
+        hear_stranger(link);
     } else {
         hear_attach(link);
     }
 }
 
-// The peer hangs up when it has its answer; closing first could destroy that on its way.
-void SessionService::hear_greeting(Link& link) {
+// The peer hangs up when it has its answer and is on this host; closing first could destroy that on its way.
+void SessionService::hear_stranger(const LinkPointer& link) {
     Packet packet;
-    const Reception reception = link.receive(packet);
+    const Reception reception = link->receive(packet);
     if (reception == Reception::Nothing) return;
-    const Welcome welcome{offer_.host, unix_name_, offer_.instance, offer_.secret};
-    if (reception == Reception::End || !decode_hello(packet.bytes) || link.send(encode(welcome)) != Sending::Sent) {
-        endpoint_->drop(link);
+    if (reception == Reception::End) return endpoint_->drop(*link);
+    if (const std::optional<Connect> connect = decode_connect(packet.bytes)) {
+        return tcp::Server::process().admit(*connect, *endpoint_, *link);
     }
+    if (const std::optional<AttachRemote> attach = decode_attach_remote(packet.bytes)) {
+        return admit_remote(link, *attach);
+    }
+    const Welcome welcome{offer_.host, unix_name_, offer_.instance, offer_.secret};
+    if (!decode_hello(packet.bytes) || link->send(encode(welcome)) != Sending::Sent) endpoint_->drop(*link);
+}
+
+void SessionService::admit_remote(const LinkPointer& link, const AttachRemote& attach) {
+    if (attach.secret != offer_.secret) {
+        static_cast<void>(link->send(encode(Refused{kForeignSecret})));
+        return endpoint_->drop(*link);
+    }
+    if (link->send(encode(AcceptedRemote{"", 0, offer_.data_secret})) != Sending::Sent) return endpoint_->drop(*link);
+    link->keep_alive();
+    endpoint_->trust(*link);
+    remote_initiators_.emplace(link.get(), RemoteInitiator{link, attach.initiator_session, attach.initiator});
 }
 
 void SessionService::hear_attach(const LinkPointer& link) {
@@ -173,7 +195,7 @@ std::string SessionService::reason_to_refuse(const Packet& packet, const ucred& 
     if (packet.fds_lost) return "its process has no descriptor left; raise its limit of open files (ulimit -n)";
     const std::optional<Attach> attach = decode_attach(packet.bytes);
     if (!attach || packet.fds.size() != 1) return "the request is malformed; both sides need the same version";
-    if (attach->secret != offer_.secret) return "the secret is that of another engine; the session was restarted";
+    if (attach->secret != offer_.secret) return kForeignSecret;
     return "";
 }
 
@@ -184,6 +206,12 @@ void SessionService::end_initiator(Link& link) {
     endpoint_->drop(link);
     remember(initiator);
     failures_->report(initiator->session, initiator->instance);
+}
+
+void SessionService::end_remote_initiator(Link& link) {
+    const RemoteInitiator initiator = std::move(remote_initiators_.extract(&link).mapped());
+    endpoint_->drop(link);
+    failures_->report(initiator.session, initiator.instance);
 }
 
 void SessionService::end_peer(Link& link) {

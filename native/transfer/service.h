@@ -37,6 +37,7 @@ struct SessionOffer {
     std::string host;     // which one this process is on
     InstanceId instance;
     Secret secret;
+    Secret data_secret;  // of connections that carry data from and to other hosts
     int registrations_fd;
     std::shared_ptr<SegmentOffers> segments;
 };
@@ -67,14 +68,21 @@ private:
         std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
     using LinkPointer = std::shared_ptr<Link>;
+    struct RemoteInitiator {  // touches our memory through tcp::Server only
+        LinkPointer link;
+        std::string session;
+        InstanceId instance{};
+    };
 
     SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures);
     Status open(OwnedFd tcp_listener);
     void serve();
     void hear(const LinkPointer& link);
-    void hear_greeting(Link& link);
+    void hear_stranger(const LinkPointer& link);
+    void admit_remote(const LinkPointer& link, const AttachRemote& attach);
     void hear_attach(const LinkPointer& link);
     void end_initiator(Link& link);
+    void end_remote_initiator(Link& link);
     void end_peer(Link& link);
     void remember(const std::shared_ptr<Initiator>& initiator);
     std::string reason_to_refuse(const Packet& packet, const ucred& credentials) const;
@@ -87,6 +95,7 @@ private:
     std::shared_ptr<Endpoint> endpoint_;
     std::mutex mutex_;  // for what follows
     std::unordered_map<const Link*, std::pair<LinkPointer, std::shared_ptr<Initiator>>> initiators_;
+    std::unordered_map<const Link*, RemoteInitiator> remote_initiators_;
     std::unordered_map<const Link*, std::shared_ptr<Peer>> peers_;
     std::vector<std::shared_ptr<Peer>> departed_;  // gone; transfers that have not noticed may still be in their memory
     // Their links have ended but not their processes, which may be inside until they notice. One for each process.

@@ -140,7 +140,7 @@ def test_wrong_types_raise(wrong: dict[str, Any]) -> None:
     [
         (0, "INVALID_PARAM -2000", ("0x0", "0xff")),
         (256, "INVALID_PARAM -2000", ("0x100", "0xff")),
-        (BmDataOpType.HOST_TCP, "NO_RESOURCES -2002", ("HOST_TCP", "network engine")),
+        (BmDataOpType.HOST_TCP, "NO_RESOURCES -2002", ("HOST_TCP", "route of transfers")),
         (BmDataOpType.HOST_RDMA, "NO_RESOURCES -2002", ("HOST_RDMA", "RDMA")),
         (BmDataOpType.HOST_URMA, "NO_RESOURCES -2002", ("HOST_URMA", "not available")),
         (BmDataOpType.HOST_TCP | BmDataOpType.HOST_URMA, "NO_RESOURCES -2002", ("HOST_TCP", "HOST_URMA")),

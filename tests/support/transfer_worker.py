@@ -121,6 +121,10 @@ def read(session: str, name: str, peer_address: int, size: int, offset: int = 0)
     return call("transfer_sync_read", session, addresses[name] + offset, peer_address, size)
 
 
+def route(session: str) -> tuple[str, str]:
+    return tuple(engine.route(session))
+
+
 def stand_inside(session: str, name: str, peer_address: int, size: int) -> None:
     """Begins a long write and stands still in the middle of it; killing this process is the only way out."""
     _native._hold_at("transfer.between_chunks")

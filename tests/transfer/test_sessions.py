@@ -176,7 +176,7 @@ def test_values_that_are_refused(change: dict[str, object]) -> None:
         must(engine.initialize(**good))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["HOST_TCP", "HOST_RDMA", "HOST_URMA"])
+@pytest.mark.parametrize("kind", ["HOST_RDMA", "HOST_URMA"])
 def test_routes_that_do_not_exist_say_so(kind: str) -> None:
     with mf.TransferEngine() as engine:
         assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, getattr(mf.TransDataOpType, kind)) == -2002
@@ -258,8 +258,8 @@ def test_what_is_no_engine(engine: mf.TransferEngine) -> None:
             thread.join()
 
 
-def test_another_host_is_told_apart(engine: mf.TransferEngine) -> None:
-    """A Welcome with another host's identity: no network route in this version, and the sentence says so."""
+def test_another_host_is_reached_only_if_the_network_is_allowed() -> None:
+    """A Welcome with another host's identity, and an engine that may use memory of its own host only."""
 
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
@@ -268,11 +268,12 @@ def test_another_host_is_told_apart(engine: mf.TransferEngine) -> None:
             payload = b"".join(bytes([len(text)]) + text for text in (b"elsewhere/1", b"x")) + bytes(32)
             connection.sendall(struct.pack("<IHHI", 0x5458464D, 1, 2, len(payload)) + payload)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with mf.TransferEngine() as engine, socket.create_server(("127.0.0.1", 0)) as listener:
+        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, mf.TransDataOpType.HOST_SHM) == 0
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         assert engine.send_probe(f"127.0.0.1:{listener.getsockname()[1]}") == -2014
-        assert "no network route in this version" in mf.get_last_err_msg()
+        assert "data_op_type allows memory of this host only" in mf.get_last_err_msg()
         thread.join()
 
 

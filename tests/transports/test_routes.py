@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from memfabric_hybrid.errors import InvalidParam, NoResources
 from memfabric_hybrid.transports.op_types import MAPPED, BmDataOpType
-from memfabric_hybrid.transports.routes import check_op_type, check_tag, obstacle_between, parse_rules
+from memfabric_hybrid.transports.routes import (
+    TransferRoutes,
+    check_op_type,
+    check_tag,
+    obstacle_between,
+    parse_rules,
+    transfer_routes,
+)
 
 SDMA, SHM, TCP = BmDataOpType.SDMA, BmDataOpType.HOST_SHM, BmDataOpType.HOST_TCP
 
@@ -98,3 +105,20 @@ rule_lists = st.lists(st.tuples(st.sampled_from("abc"), operations, st.sampled_f
 def test_both_sides_decide_alike(one: str, other: str, items: list[tuple[str, str, str]]) -> None:
     rules = parse_rules(",".join(":".join(item) for item in items))
     assert (obstacle_between(one, other, SDMA, rules) is None) == (obstacle_between(other, one, SDMA, rules) is None)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "host", "network"),
+    [(SDMA, True, True), (SHM, True, False), (TCP, False, True), (SHM | TCP, True, True),
+     (BmDataOpType.DEVICE_RDMA, True, True), (TCP | BmDataOpType.HOST_RDMA, False, True)],
+)  # fmt: skip
+def test_which_ways_transfers_may_go(op_type: BmDataOpType, host: bool, network: bool) -> None:
+    assert transfer_routes(op_type) == TransferRoutes(host, network)
+
+
+@pytest.mark.parametrize("op_type", [BmDataOpType.HOST_RDMA, BmDataOpType.HOST_URMA])
+def test_transfers_without_any_way_say_why(op_type: BmDataOpType) -> None:
+    with pytest.raises(NoResources, match=op_type.name):
+        transfer_routes(op_type)
+    with pytest.raises(InvalidParam, match="data_op_type"):
+        transfer_routes(0)

@@ -101,14 +101,6 @@ TEST(TransferEngine, needs_an_open_engine_and_a_living_peer) {
     EXPECT_EQ(third->open(session, 3000ms, "host"), Status::ResourceInUse);
 }
 
-TEST(TransferEngine, does_not_reach_other_hosts) {
-    const auto one = opened();
-    TransferEngine other;
-    ASSERT_EQ(other.open("127.0.0.1:0", 3000ms, "another"), Status::Ok);
-    EXPECT_EQ(one->probe(other.session()), Status::NotConnected);
-    EXPECT_TRUE(says("another host"));
-}
-
 TEST(TransferEngine, ports_are_reserved) {
     TransferEngine engine;
     std::uint16_t first = 0;

@@ -22,8 +22,8 @@
 namespace memfabric {
 namespace {
 
-std::unique_ptr<RegistrationPage> make_page() {
-    std::unique_ptr<RegistrationPage> page;
+std::shared_ptr<RegistrationPage> make_page() {
+    std::shared_ptr<RegistrationPage> page;
     EXPECT_EQ(RegistrationPage::make(InstanceId{1, 2, 3}, page), Status::Ok);
     return page;
 }

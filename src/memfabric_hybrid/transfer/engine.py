@@ -23,12 +23,11 @@ from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCa
 from memfabric_hybrid.transfer.directory import Directory
 from memfabric_hybrid.transfer.session_id import is_address
 from memfabric_hybrid.transfer.ticket import Ticket
-from memfabric_hybrid.transports import nic as nic_limits
+from memfabric_hybrid.transports import nic as nic_choice
 from memfabric_hybrid.transports.op_types import TransDataOpType
-from memfabric_hybrid.transports.routes import check_op_type
+from memfabric_hybrid.transports.routes import Route, TransferRoutes, transfer_routes
 
 ROLES = ("Prefill", "Decode")
-ANY_ADDRESS = "127.0.0.1"  # where an engine listens whose id is a name: there is no network route in this version
 
 
 class _Remains(NamedTuple):
@@ -111,17 +110,19 @@ class TransferEngine(_native.TransferCore):
         for name, value in (("role", role), ("store_server_role", store_server_role)):
             if arguments.text(name, value) not in ROLES:
                 raise InvalidParam(f"{name} is {value!r}, expected 'Prefill' or 'Decode'")
-        nic_limits.check_length(arguments.text("nic", nic))
-        check_op_type(arguments.u32("data_op_type", data_op_type))
+        nic_choice.check_length(arguments.text("nic", nic))
+        routes = transfer_routes(arguments.u32("data_op_type", data_op_type))
         undone: list[_Remains] = []
         try:
             with self._life:
-                self._enter(store_url, session, undone, may_host=role == store_server_role)
+                self._enter(store_url, session, routes, undone, may_host=role == store_server_role)
         finally:
             for remains in undone:
                 remains.see_off(Deadline(FAREWELL_S))
 
-    def _enter(self, store_url: str | None, session: str, undone: list[_Remains], *, may_host: bool) -> None:
+    def _enter(
+        self, store_url: str | None, session: str, routes: TransferRoutes, undone: list[_Remains], *, may_host: bool
+    ) -> None:
         url = parse_url(store_url, port_required=False) if store_url else None
         has_store = url is not None and url.port != NO_PORT
         named = not is_address(session)
@@ -130,7 +131,9 @@ class TransferEngine(_native.TransferCore):
                 f"session_id {session!r} is no address (ip:port), and a name needs a store_url with a port"
             )
         timeout_ms = settings.transfer_timeout_ms()
-        self._open(f"{ANY_ADDRESS}:0" if named else session, timeout_ms, host_identity())
+        _native.set_host_timeout(settings.heartbeat_timeout_s())
+        address = f"{nic_choice.address_towards(url.host, url.port)}:0" if named and url is not None else session
+        self._open(address, timeout_ms, host_identity(), routes.host, routes.network)
         interruption = Interruption()
         try:
             with self._lock:
@@ -214,6 +217,13 @@ class TransferEngine(_native.TransferCore):
     def session_id(self) -> str:
         """The address at which peers reach this engine, with its port; "" when it is not initialised."""
         return self._session
+
+    def route(self, dest_session: str) -> Route:
+        """Which way memory goes to that session that is not mapped here ("peer_process", "tcp"), and why that one.
+
+        Connects if need be. Raises FabricError if the session cannot be reached.
+        """
+        return Route(*self._route(arguments.text("dest_session", dest_session)))
 
     # ---- peers -----------------------------------------------------------------------------------------------------
 

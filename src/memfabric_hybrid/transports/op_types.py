@@ -60,3 +60,4 @@ class TransferOpcode(IntEnum):
 ALL_BITS = 255
 BEST_ROUTE = BmDataOpType.SDMA | BmDataOpType.DEVICE_RDMA | BmDataOpType.DEVICE_URMA | BmDataOpType.DEVICE_UBOE
 MAPPED = BEST_ROUTE | BmDataOpType.HOST_SHM  # any of these allows mapped memory on one host
+TCP = BEST_ROUTE | BmDataOpType.HOST_TCP  # any of these allows TCP to other hosts

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from memfabric_hybrid.errors import InvalidParam, NoResources
-from memfabric_hybrid.transports.op_types import ALL_BITS, MAPPED, BmDataOpType
+from memfabric_hybrid.transports.op_types import ALL_BITS, MAPPED, TCP, BmDataOpType
 
 MAX_TAG = 30
 MAX_TAG_OP_INFO = 255
@@ -29,19 +30,46 @@ _RULE_OPS: Mapping[str, BmDataOpType] = {
 }
 _MISSING: Mapping[BmDataOpType, str] = {
     BmDataOpType.HOST_RDMA: "HOST_RDMA needs an RDMA device and this version has no RDMA engine",
-    BmDataOpType.HOST_TCP: "HOST_TCP needs the network engine, which this version does not have",
+    BmDataOpType.HOST_TCP: "HOST_TCP is a route of transfers; pools and heaps do not have it in this version",
     BmDataOpType.HOST_URMA: "HOST_URMA is not available on this machine",
 }
 
 Rules = Mapping[frozenset[str], BmDataOpType]
 
 
+class TransferRoutes(NamedTuple):
+    """Which ways the transfers of an engine may go."""
+
+    host: bool  # memory of this host, mapped or through the kernel
+    network: bool  # TCP
+
+
+class Route(NamedTuple):
+    """Which way leads to a peer (mapped, peer_process or tcp), and why that one."""
+
+    name: str
+    reason: str
+
+
 def check_op_type(op_type: int) -> None:
     """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them."""
-    if op_type == 0 or op_type & ~ALL_BITS:
-        raise InvalidParam(f"data_op_type is {op_type:#x}, expected one or more of the bits {ALL_BITS:#x}")
+    _check_bits(op_type)
     if not op_type & MAPPED:
         raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
+
+
+def transfer_routes(op_type: int) -> TransferRoutes:
+    """The routes that the bits allow. InvalidParam for bits nobody knows, NoResources when there is no such route."""
+    _check_bits(op_type)
+    allowed = TransferRoutes(bool(op_type & MAPPED), bool(op_type & TCP))
+    if not any(allowed):
+        raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
+    return allowed
+
+
+def _check_bits(op_type: int) -> None:
+    if op_type == 0 or op_type & ~ALL_BITS:
+        raise InvalidParam(f"data_op_type is {op_type:#x}, expected one or more of the bits {ALL_BITS:#x}")
 
 
 def check_tag(tag: str) -> None:

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Engines that count as two hosts: everything between them goes over TCP.
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/last_error.h"
+#include "base/pause_point.h"
+#include "sync/rcu.h"
+#include "tcp/server.h"
+#include "tests/assertions.h"
+#include "tests/transports/far_memory.h"
+#include "transfer/engine.h"
+
+namespace memfabric {
+namespace {
+
+using namespace memfabric::tests;
+using namespace std::chrono_literals;
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+class RemoteTransfer : public ::testing::Test {
+protected:
+    void SetUp() override {
+        require_ok(one->open("127.0.0.1:0", 30s, "one host"));
+        require_ok(other->open("127.0.0.1:0", 30s, "another host"));
+        expose(target);
+    }
+
+    void expose(const std::vector<std::byte>& memory) {
+        const std::uint64_t start = address_of(memory.data());
+        const std::uint64_t size_bytes = memory.size();
+        require_ok(other->register_memory({&start, 1}, {&size_bytes, 1}));
+    }
+    Status unexpose(const std::vector<std::byte>& memory) {
+        const std::uint64_t start = address_of(memory.data());
+        return other->unregister_memory({&start, 1});
+    }
+    Status write(const std::vector<std::byte>& source, std::size_t size_bytes) {
+        return one->transfer(Direction::Write, other->session(), address_of(source.data()), address_of(target.data()),
+                             size_bytes);
+    }
+    Status read(std::vector<std::byte>& into, std::size_t size_bytes) {
+        return one->transfer(Direction::Read, other->session(), address_of(into.data()), address_of(target.data()),
+                             size_bytes);
+    }
+
+    std::shared_ptr<TransferEngine> one = std::make_shared<TransferEngine>();
+    std::shared_ptr<TransferEngine> other = std::make_shared<TransferEngine>();
+    std::vector<std::byte> target = std::vector<std::byte>(std::size_t{5} << 20);
+};
+
+TEST_F(RemoteTransfer, writes_and_reads) {
+    const std::vector<std::byte> source = pattern(target.size(), 1);
+    const auto before = rcu::traffic(Route::Tcp, Operation::Write, size_class(source.size()));
+    ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
+    EXPECT_EQ(target, source);
+    std::vector<std::byte> back(target.size());
+    ASSERT_EQ(read(back, back.size()), Status::Ok) << last_error();
+    EXPECT_EQ(back, source);
+    const auto after = rcu::traffic(Route::Tcp, Operation::Write, size_class(source.size()));
+    EXPECT_EQ(after.calls - before.calls, 1U);
+    EXPECT_EQ(after.bytes - before.bytes, source.size());
+}
+
+TEST_F(RemoteTransfer, moves_batches_of_many_pieces) {
+    const std::vector<std::byte> source = pattern(target.size(), 2);
+    std::vector<std::uint64_t> from;
+    std::vector<std::uint64_t> to;
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t at = 0; at < target.size(); at += 1024) {
+        from.push_back(address_of(source.data()) + at);
+        to.push_back(address_of(target.data()) + at);
+        sizes.push_back(1024);
+    }
+    ASSERT_EQ(one->transfer_batch(Direction::Write, other->session(), {from, to, sizes}), Status::Ok) << last_error();
+    EXPECT_EQ(target, source);
+    std::vector<std::byte> back(target.size());
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = address_of(back.data()) + i * 1024;
+    ASSERT_EQ(one->transfer_batch(Direction::Read, other->session(), {from, to, sizes}), Status::Ok) << last_error();
+    EXPECT_EQ(back, source);
+}
+
+TEST_F(RemoteTransfer, touches_registered_memory_only) {
+    const std::vector<std::byte> source(target.size() + 1, std::byte{7});
+    EXPECT_EQ(write(source, source.size()), Status::InvalidParam);
+    EXPECT_TRUE(says("not all inside memory that is registered there now"));
+    ASSERT_EQ(unexpose(target), Status::Ok);
+    EXPECT_EQ(write(source, 1), Status::InvalidParam);
+    std::vector<std::byte> back(1, std::byte{9});
+    EXPECT_EQ(read(back, 1), Status::InvalidParam);
+    EXPECT_EQ(back[0], std::byte{9});
+    EXPECT_EQ(target, std::vector<std::byte>(target.size()));
+    expose(target);  // and the connection is as good as before
+    EXPECT_EQ(write(source, 1), Status::Ok);
+}
+
+TEST_F(RemoteTransfer, registration_that_ends_in_the_middle_keeps_the_rest_out) {
+    const std::vector<std::byte> source(target.size(), std::byte{7});
+    PausePoint::hold("tcp.server.receive");
+    Status status = Status::Ok;
+    std::string sentence;
+    std::thread writer([&] {
+        status = write(source, source.size());
+        sentence = last_error();
+    });
+    ASSERT_TRUE(PausePoint::wait_until_held("tcp.server.receive", 20s));
+    EXPECT_EQ(unexpose(target), Status::Ok);  // nobody is inside, so it does not wait
+    const std::vector<std::byte> then = target;
+    PausePoint::release("tcp.server.receive");
+    writer.join();
+    EXPECT_EQ(status, Status::InvalidParam);
+    EXPECT_TRUE(contains(sentence, "not all inside memory that is registered there now"));
+    EXPECT_EQ(target, then);
+}
+
+TEST_F(RemoteTransfer, read_whose_registration_ends_in_the_middle_fails) {
+    PausePoint::hold("tcp.server.send");
+    Status status = Status::Ok;
+    std::vector<std::byte> back(target.size());
+    std::thread reader([&] { status = read(back, back.size()); });
+    ASSERT_TRUE(PausePoint::wait_until_held("tcp.server.send", 20s));
+    EXPECT_EQ(unexpose(target), Status::Ok);
+    PausePoint::release("tcp.server.send");
+    reader.join();
+    EXPECT_EQ(status, Status::InvalidParam);
+}
+
+TEST_F(RemoteTransfer, peer_that_ends_is_told_and_one_that_comes_back_is_picked_up) {
+    const auto failures = one->failures();
+    failures->listen();
+    const std::vector<std::byte> source = pattern(100, 3);
+    ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
+    const std::string session = other->session();
+    other->close();
+    std::string told;
+    ASSERT_TRUE(failures->wait(told));
+    EXPECT_EQ(told, session);
+    EXPECT_EQ(one->transfer(Direction::Write, session, address_of(source.data()), address_of(target.data()), 1),
+              Status::NotConnected);
+    ASSERT_EQ(other->open(session, 30s, "another host"), Status::Ok);
+    expose(target);
+    EXPECT_EQ(write(source, source.size()), Status::Ok) << last_error();
+}
+
+TEST_F(RemoteTransfer, target_hears_that_its_initiator_has_gone) {
+    const auto failures = other->failures();
+    failures->listen();
+    ASSERT_EQ(one->probe(other->session()), Status::Ok);
+    const std::string session = one->session();
+    one->close();
+    std::string told;
+    ASSERT_TRUE(failures->wait(told));
+    EXPECT_EQ(told, session);
+}
+
+TEST_F(RemoteTransfer, stalled_peer_is_given_up_after_the_time_out) {
+    one->close();
+    ASSERT_EQ(one->open("127.0.0.1:0", 300ms, "one host"), Status::Ok);
+    ASSERT_EQ(one->probe(other->session()), Status::Ok);
+    const std::vector<std::byte> source(target.size(), std::byte{7});
+    PausePoint::hold("tcp.server.receive");  // it has taken the request, and goes no further
+    EXPECT_EQ(write(source, source.size()), Status::PartialFailed);
+    EXPECT_TRUE(says("no byte has moved for 0.300 s"));
+    PausePoint::release("tcp.server.receive");
+    EXPECT_EQ(write(source, source.size()), Status::Ok) << last_error();
+    EXPECT_EQ(target, source);
+}
+
+TEST_F(RemoteTransfer, server_has_few_threads_and_ends_with_its_last_engine) {
+    const std::vector<std::byte> source = pattern(100, 3);
+    ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
+    EXPECT_GE(tcp::Server::process().load().connections, 1U);
+    EXPECT_LE(tcp::Server::process().load().threads, 4U);
+    one->close();
+    other->close();
+    EXPECT_EQ(tcp::Server::process().load().threads, 0U);
+}
+
+}  // namespace
+}  // namespace memfabric

@@ -1,0 +1,60 @@
+"""Transfers that go over TCP although both processes are on one host: everything works as by any other route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import memfabric_hybrid as mf
+from support.workers import Cluster
+
+SIZE = 4 << 20
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2, "support.transfer_worker") as made:
+        yield made
+
+
+def started(cluster: Cluster, op_type: mf.TransDataOpType = mf.TransDataOpType.HOST_TCP) -> tuple[str, int]:
+    """Worker 0 may use what `op_type` says; the session of worker 1, and its memory."""
+    cluster.call(0, "start", "127.0.0.1:0", data_op_type=op_type)
+    return cluster.call(1, "start", "127.0.0.1:0"), cluster.call(1, "open_memory", "target", SIZE)
+
+
+def test_host_tcp_goes_over_tcp_on_one_host_too(cluster: Cluster) -> None:
+    session, address = started(cluster)
+    assert cluster.call(0, "route", session) == ("tcp", "data_op_type allows nothing but the network")
+    assert cluster.call(0, "exercise", session, address, SIZE, 7) > 5
+
+
+def test_the_best_route_of_one_host_is_no_network(cluster: Cluster) -> None:
+    session, _ = started(cluster, mf.TransDataOpType.SDMA)
+    assert cluster.call(0, "route", session) == ("peer_process", "both are on one host")
+
+
+def test_what_is_not_registered_is_not_touched(cluster: Cluster) -> None:
+    session, address = started(cluster)
+    cluster.call(0, "open_memory", "source", SIZE + 1)
+    cluster.call(0, "store", "source", b"x" * (SIZE + 1))
+    code, sentence = cluster.call(0, "write", session, "source", address, SIZE + 1)
+    assert code == -2000, sentence
+    assert "not all inside memory that is registered there now" in sentence
+    assert cluster.call(1, "load", "target") == bytes(SIZE)
+
+
+def test_a_killed_peer_is_told_and_its_successor_is_found(cluster: Cluster) -> None:
+    session, address = started(cluster)
+    cluster.call(0, "record_downs")
+    cluster.call(0, "open_memory", "source", SIZE)
+    assert cluster.call(0, "write", session, "source", address, SIZE) == (0, "")
+    cluster.kill(1)
+    assert cluster.call(0, "wait_for_downs", 1) == [session]
+    code, sentence = cluster.call(0, "write", session, "source", address, SIZE)
+    assert code == -2014, sentence
+    cluster.start(1)
+    assert cluster.call(1, "start", session) == session
+    address = cluster.call(1, "open_memory", "target", SIZE)
+    assert cluster.call(0, "write", session, "source", address, SIZE) == (0, "")
