@@ -77,7 +77,7 @@ Status Server::choose_thread(ServerThread*& chosen) {
     auto found = least_busy();
     if (threads_.size() < threads_wanted() && (found == threads_.end() || (*found)->connections() != 0)) {
         std::unique_ptr<ServerThread> thread;
-        const Status status = ServerThread::start(thread);
+        const Status status = ServerThread::start(connections_, thread);
         if (status == Status::Ok) {
             threads_.push_back(std::move(thread));
             found = threads_.end() - 1;
@@ -89,11 +89,9 @@ Status Server::choose_thread(ServerThread*& chosen) {
     return Status::Ok;
 }
 
-Server::Load Server::load() const {
+std::size_t Server::threads() const {
     const std::lock_guard lock(mutex_);
-    Load load{threads_.size(), 0};
-    for (const auto& thread : threads_) load.connections += thread->connections();
-    return load;
+    return threads_.size();
 }
 
 void Server::before_fork() {

@@ -5,6 +5,7 @@
 // themselves.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -37,11 +38,9 @@ public:
     // Lets a connection in that has said `connect`, or refuses it and drops it. It has left the endpoint then.
     void admit(const Connect& connect, Endpoint& endpoint, Link& link);
 
-    struct Load {
-        std::size_t threads;
-        std::size_t connections;
-    };
-    Load load() const;
+    std::size_t threads() const;
+    // Takes no lock: for those who took memory away and ask whether anybody can be inside.
+    std::size_t connections() const { return connections_.load(std::memory_order_seq_cst); }
 
 private:
     struct Exposed {
@@ -58,7 +57,8 @@ private:
     std::string hand_over(const Connect& connect, Endpoint& endpoint, Link& link);
     Status choose_thread(ServerThread*& chosen);
 
-    mutable std::mutex mutex_;  // for all of it
+    std::atomic<std::size_t> connections_{0};
+    mutable std::mutex mutex_;  // for the rest
     std::map<InstanceId, Exposed> exposed_;
     std::vector<std::unique_ptr<ServerThread>> threads_;
 };

@@ -27,8 +27,8 @@ constexpr int kWakeUp = -1;
 
 }  // namespace
 
-Status ServerThread::start(std::unique_ptr<ServerThread>& started) {
-    std::unique_ptr<ServerThread> made(new ServerThread);
+Status ServerThread::start(std::atomic<std::size_t>& all_connections, std::unique_ptr<ServerThread>& started) {
+    std::unique_ptr<ServerThread> made(new ServerThread(all_connections));
     made->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
     made->wake_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     epoll_event event{};
@@ -57,6 +57,7 @@ ServerThread::~ServerThread() {
     }
     wake();
     thread_.join();
+    count(0 - connections());
 }
 
 void ServerThread::hold() {
@@ -71,6 +72,7 @@ void ServerThread::let_go() {
 
 void ServerThread::abandon_in_child() {
     ForkGuard::abandon(thread_);
+    count(0 - connections());
     connections_.clear();
     inbox_ = {};
     let_go();
@@ -79,7 +81,7 @@ void ServerThread::abandon_in_child() {
 void ServerThread::wake() { eventfd_write(wake_fd_.get(), 1); }
 
 void ServerThread::adopt(std::unique_ptr<ServerConnection> connection) {
-    connection_count_.fetch_add(1, std::memory_order_relaxed);
+    count(1);
     {
         const std::lock_guard lock(mutex_);
         inbox_.adopted.push_back(std::move(connection));
@@ -170,10 +172,16 @@ void ServerThread::run_ready() {
     }
 }
 
+// A negative change is the number that has the same effect.
+void ServerThread::count(std::size_t change) {
+    connection_count_.fetch_add(change, std::memory_order_relaxed);
+    all_connections_.fetch_add(change, std::memory_order_seq_cst);
+}
+
 void ServerThread::end(int fd) {
     std::erase(ready_, fd);
     connections_.erase(fd);
-    connection_count_.fetch_sub(1, std::memory_order_relaxed);
+    count(0 - std::size_t{1});
 }
 
 }  // namespace memfabric::tcp

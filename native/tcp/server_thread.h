@@ -22,7 +22,8 @@ namespace memfabric::tcp {
 // Thread contract: public methods from any thread; the destructor ends the thread and joins it.
 class ServerThread {
 public:
-    static Status start(std::unique_ptr<ServerThread>& started);
+    // Counts its connections in `all_connections`, too.
+    static Status start(std::atomic<std::size_t>& all_connections, std::unique_ptr<ServerThread>& started);
     ~ServerThread();
     ServerThread(const ServerThread&) = delete;
     ServerThread& operator=(const ServerThread&) = delete;
@@ -41,11 +42,12 @@ private:
         bool stopping = false;
     };
 
-    ServerThread() = default;
+    explicit ServerThread(std::atomic<std::size_t>& all_connections) : all_connections_(all_connections) {}
     void serve();
     bool look(bool may_sleep);
     bool read_inbox();
     void run_ready();
+    void count(std::size_t change);
     void end(int fd);
     void wake();
 
@@ -54,6 +56,7 @@ private:
     std::mutex mutex_;  // for the inbox
     Inbox inbox_;
     std::atomic<std::size_t> connection_count_{0};
+    std::atomic<std::size_t>& all_connections_;
     std::mutex working_;  // held by the thread while it is not asleep; for what follows
     std::unordered_map<int, std::unique_ptr<ServerConnection>> connections_;  // by descriptor
     std::vector<int> ready_;                                                  // with something to do; each at most once

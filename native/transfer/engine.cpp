@@ -14,6 +14,7 @@
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "sync/rcu.h"
+#include "tcp/served_memory.h"
 #include "tcp/server.h"
 #include "transfer/registered_memory.h"
 
@@ -82,10 +83,6 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     if (address.port == 0) {
         if (const Status status = port(address.port); status != Status::Ok) return status;
     }
-    const std::unique_lock lock = lock_when_closed();
-    if (open_.load()) return fail(Status::RepeatInvoke, "the engine is initialised already, as %s", session_.c_str());
-    OwnedFd listener;
-    if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
     InstanceId instance;
     Secret secret;
     Secret data_secret;
@@ -94,6 +91,12 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     fill_random(data_secret);
     std::shared_ptr<RegistrationPage> page;
     if (const Status status = RegistrationPage::make(instance, page); status != Status::Ok) return status;
+    auto served =
+        std::make_unique<tcp::ServedMemory>(Connect{instance, data_secret}, std::make_shared<RegisteredMemory>(page));
+    const std::unique_lock lock = lock_when_closed();
+    if (open_.load()) return fail(Status::RepeatInvoke, "the engine is initialised already, as %s", session_.c_str());
+    OwnedFd listener;
+    if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
     const auto offers = std::make_shared<SegmentOffers>();
     registrations_.show_on(page.get(), offers);
     const SessionOffer offer{
@@ -106,7 +109,6 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
         registrations_.show_on(nullptr, nullptr);
         return status;
     }
-    tcp::Server::process().expose(instance, data_secret, std::make_shared<RegisteredMemory>(page));
     if (is_restricted_by_yama()) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     timeout_ = timeout;
     session_ = offer.session;
@@ -119,6 +121,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     offers_ = offers;
     lease_ = std::move(lease);
     service_ = std::move(service);
+    served_ = std::move(served);
     open_.store(true, std::memory_order_release);
     return Status::Ok;
 }
@@ -144,7 +147,7 @@ void TransferEngine::close() {
     lease_.reset();
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
-    const InstanceId instance = instance_;
+    std::unique_ptr<tcp::ServedMemory> served = std::move(served_);
     lock.unlock();
     PausePoint::reach("transfer.close");
     if (service != nullptr) {
@@ -153,7 +156,7 @@ void TransferEngine::close() {
     }
     if (stream != nullptr) static_cast<void>(stream->close());
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
-    tcp::Server::process().withdraw(instance);
+    served.reset();
     wait_for_server();
     peers_.clear();
     lock.lock();
@@ -177,6 +180,7 @@ void TransferEngine::abandon_in_child() {
     open_.store(false);
     lease_.reset();
     service_.reset();
+    served_.reset();
     peers_.abandon_in_child();
     stream_.reset();
     page_.reset();
@@ -211,7 +215,7 @@ std::size_t TransferEngine::registration_count() const {
 
 // Peers of other hosts are inside our memory by our own threads only, each for one system call.
 void TransferEngine::wait_for_server() {
-    if (tcp::Server::process().load().connections != 0) rcu::synchronize();
+    if (tcp::Server::process().connections() != 0) rcu::synchronize();
 }
 
 // The registration has ended already; what can fail is only to see its last users leave.

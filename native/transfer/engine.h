@@ -29,6 +29,7 @@
 #include "memory/exported_memory.h"
 #include "space/stream.h"
 #include "sync/liveness_lease.h"
+#include "tcp/served_memory.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
 #include "transfer/quantisation.h"
@@ -151,7 +152,8 @@ private:
     std::shared_ptr<RegistrationPage> page_;
     std::shared_ptr<SegmentOffers> offers_;
     std::unique_ptr<LivenessLease> lease_;
-    std::shared_ptr<SessionService> service_;  // shared with calls that wait while the engine closes
+    std::shared_ptr<SessionService> service_;    // shared with calls that wait while the engine closes
+    std::unique_ptr<tcp::ServedMemory> served_;  // what peers of other hosts see of the page
     std::shared_ptr<Stream> stream_;
     Directory directory_;
     std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();

@@ -175,11 +175,11 @@ TEST_F(RemoteTransfer, stalled_peer_is_given_up_after_the_time_out) {
 TEST_F(RemoteTransfer, server_has_few_threads_and_ends_with_its_last_engine) {
     const std::vector<std::byte> source = pattern(100, 3);
     ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
-    EXPECT_GE(tcp::Server::process().load().connections, 1U);
-    EXPECT_LE(tcp::Server::process().load().threads, 4U);
+    EXPECT_GE(tcp::Server::process().connections(), 1U);
+    EXPECT_LE(tcp::Server::process().threads(), 4U);
     one->close();
     other->close();
-    EXPECT_EQ(tcp::Server::process().load().threads, 0U);
+    EXPECT_EQ(tcp::Server::process().threads(), 0U);
 }
 
 }  // namespace

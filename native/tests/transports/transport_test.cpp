@@ -14,7 +14,7 @@
 #include "endpoint/instance_id.h"
 #include "tcp/exposure.h"
 #include "tcp/listener.h"
-#include "tcp/server.h"
+#include "tcp/served_memory.h"
 #include "tcp/transport.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
@@ -71,18 +71,16 @@ public:
         Connect connect;
         fill_random(connect.target);
         fill_random(connect.secret);
-        tcp::Server::process().expose(connect.target, connect.secret, exposed_);
+        served_ = std::make_unique<tcp::ServedMemory>(connect, exposed_);
         require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, listener_));
         tcp::Target target;
         require_ok(tcp::Target::make(listener_->address(), connect, target));
         transport_ = std::make_unique<tcp::TcpTransport>(target);
     }
-    ~TcpPeer() override { end_peer(); }
-
     Transport& transport() override { return *transport_; }
     std::byte* data() override { return exposed_->memory.data(); }
     void end_peer() override {
-        tcp::Server::process().withdraw(transport_->target().connect.target);
+        served_.reset();
         listener_.reset();
     }
     const char* end_is_called() const override { return "cannot be made: Connection refused"; }
@@ -98,6 +96,7 @@ private:
     };
 
     const std::shared_ptr<Exposed> exposed_ = std::make_shared<Exposed>();
+    std::unique_ptr<tcp::ServedMemory> served_;
     std::unique_ptr<tcp::Listener> listener_;
     std::unique_ptr<tcp::TcpTransport> transport_;
 };
