@@ -135,7 +135,7 @@ def become(request: Request, fds: Sequence[int]) -> None:
     os.environ.update(request.environment)
     while processes.parent() != request.parent_pid:  # until the one in between has ended
         time.sleep(0.001)
-    processes.die_with_parent(request.parent_pid)
+    processes.die_with_parent(request.parent_pid)  # while we can see whether it is still there
     if request.place.network is not None:
         os.close(request.place.network)
     places.settle_in(request.place)

@@ -67,9 +67,7 @@ class Link:
 
     def settle(self) -> None:
         """Returns when the kernel has done what it has to do after both ends came up; frames were lost before."""
-        for network, device in ((self._host, DEVICE), (self._switch, self.port)):
-            if not iproute.has_carrier(network, device):
-                raise RuntimeError(f"{device} of {self.port} has no carrier although both ends are up")
+        _settle((self._host, DEVICE), (self._switch, self.port))
 
     def delay(self, delay_ms: float, jitter_ms: float) -> None:
         """Frames that are on their way while the delay begins or ends may be lost; TCP sends them again."""
@@ -126,6 +124,7 @@ class Link:
                 f"link set {self._far_end} addrgenmode none master {SWITCH} up",
             ],
         )
+        _settle((self._switch, self._near_end), (self._switch, self._far_end))
         self._delay_lines.call("lay", self.port, self._near_end)
         self._has_line = True
 
@@ -133,3 +132,9 @@ class Link:
         self._delay_lines.call("remove", self.port)
         iproute.ip(self._switch, [f"link del {self._near_end}", f"link set {self.port} master {SWITCH}"])
         self._has_line = False
+
+
+def _settle(*ends: tuple[int, str]) -> None:
+    for network, device in ends:
+        if not iproute.has_carrier(network, device):
+            raise RuntimeError(f"{device} has no carrier although both ends of its cable are up")
