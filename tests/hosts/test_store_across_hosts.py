@@ -50,8 +50,7 @@ def test_a_rank_comes_back_on_another_host(hosts3: Network) -> None:
         cluster.start(3)
         assert host_members.take_part(cluster, 3, url) == 2, "the lowest rank that is free"
         host_members.wait_until_whole(cluster)
-        assert cluster.call(5, "write", 2, 0, b"now a neighbour") == (0, "")
-        assert cluster.call(3, "load", 2, 0, 15) == b"now a neighbour"
+        host_members.write(cluster, 5, 3)  # now a neighbour
         assert [host_members.departures(cluster, index) for index in (1, 2, 4, 5, 6)] == [[2]] * 5
 
 
@@ -73,13 +72,12 @@ def test_who_runs_the_store_is_replaced_on_the_same_host(hosts3: Network) -> Non
     environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": "1"}
     with Cluster(6, "support.pool_worker", environment=environment, places=hosts3.places(2)) as cluster:
         for index in range(6):
-            assert cluster.call(index, "take_part", url, WORLD) == index
-            cluster.call(index, "record_events")
+            assert host_members.take_part(cluster, index, url, start_store=True) == index
+        host_members.wait_until_whole(cluster, range(6))
         cluster.kill(0)  # it came first, on the store's host
-        for index in range(1, 6):
-            told = cluster.call(index, "wait_for_events", 6 - index)  # who came later, and the one who is gone
-            assert (0, "LEAVE_EVENT") in told
+        host_members.wait_until_whole(cluster, range(1, 6), range(1, 6))
         host_members.wait_until_registered(hosts3, 5)
         cluster.start(0)
-        assert cluster.call(0, "take_part", url, WORLD) == 0
-        cluster.call_all("wait_for_view", [0, 1], indices=(0, 1))
+        assert host_members.take_part(cluster, 0, url, start_store=True) == 0
+        host_members.write(cluster, 0, 1)
+        host_members.write(cluster, 1, 0)

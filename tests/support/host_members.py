@@ -63,7 +63,7 @@ def wait_until_registered(network: Network, count: int) -> None:
 
 def take_part(cluster: Cluster, index: int, url: str, **settings: Any) -> int:
     """Everything up to join, with the events recorded from the first one on; the rank. `settings`: of BmConfig."""
-    assert cluster.call(index, "enter", url, WORLD, start_store=False, **settings) == (0, "")
+    assert cluster.call(index, "enter", url, WORLD, **{"start_store": False, **settings}) == (0, "")
     cluster.call(index, "create")
     cluster.call(index, "record_events")
     cluster.call(index, "join")
@@ -87,9 +87,17 @@ def departures(cluster: Cluster, index: int) -> list[int]:
     return [rank for rank, name in cluster.call(index, "wait_for_events", 0) if name == "LEAVE_EVENT"]
 
 
-def write_between_neighbours(cluster: Cluster) -> None:
-    """On each host the ranks reach each other's memory, and what one writes the other has."""
+def write_between_neighbours(cluster: Cluster, within_s: float = 0.0) -> None:
+    """On each host the ranks reach each other's memory, at once or within that time."""
     for one, other in ON_HOST:
-        word = f"from {one} to {other}".encode()
-        assert cluster.call(one, "write", other - 1, 0, word) == (0, "")
-        assert cluster.call(other, "load", other - 1, 0, len(word)) == word
+        write(cluster, one, other, within_s)
+
+
+def write(cluster: Cluster, one: int, other: int, within_s: float = 0.0) -> None:
+    """What one member writes to another one's memory, that one has."""
+    word, owner = f"from {one} to {other}".encode(), cluster.call(other, "rank")
+    deadline = Deadline(within_s)
+    while (answer := cluster.call(one, "write", owner, 0, word)) != (0, ""):
+        assert not deadline.expired, answer
+        time.sleep(0.01)
+    assert cluster.call(other, "load", owner, 0, len(word)) == word
