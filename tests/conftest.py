@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from support import campaigns, leaks, ports, processes
+from support.hosts import Network
 from support.worker import fork_server
 
 uvloop.new_event_loop().close()  # the first loop of a process opens a pipe that stays: now, not in the middle of a test
@@ -84,3 +85,10 @@ def store_url() -> Iterator[str]:
     """The URL of a store that does not run yet, on a port that stays ours during the test."""
     with ports.reserved_port() as port:
         yield f"tcp://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def hosts3() -> Iterator[Network]:
+    """Three hosts; `hosts3.places(2)` for two ranks on each. Files that use it say `pytestmark = hosts.needs_root`."""
+    with Network(3) as network:
+        yield network

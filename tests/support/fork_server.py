@@ -2,9 +2,10 @@
 
 What is tested is not among it: every worker imports the package for itself. Workers are forked twice, and whoever
 stands in between ends at once: so they become children of the test process, which adopts orphans and waits for them.
+Whoever stands in between has gone to the worker's place before: nothing of the worker was ever anywhere else.
 
 Started as `python -m support.fork_server <socket fd> <parent pid>`. A request is a pickled `Request` with descriptors;
-the answer is a pid.
+the answer is a pid, or 0 and why there is none.
 """
 
 from __future__ import annotations
@@ -19,22 +20,35 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from support import processes, worker_main
+from support import places, processes, worker_main
+from support.places import Place
 
 PRELOADED = ("asyncio", "concurrent.futures", "ctypes", "hmac", "msgspec", "numpy", "secrets", "tempfile", "uvloop")
 MOST_BYTES = 1 << 20
 MOST_FDS = 8
 PID = 8  # bytes
+MOST_ANSWER_BYTES = 4096
 
 
 class Request(NamedTuple):
-    """With descriptors: what becomes standard output and error, the worker's pipe, and its script if it has one."""
+    """With descriptors: what becomes standard output and error, the worker's pipe, its script if it has one, and the
+    network namespace if its place has one.
+    """
 
     parent_pid: int
     index: int
     target: str
     environment: Mapping[str, str]
     folder: str
+    place: Place
+
+    @classmethod
+    def received(cls, content: bytes, fds: list[int]) -> Request:
+        """As the other side sent it, with our number of the network's descriptor, which is taken from `fds`."""
+        request = cls(*pickle.loads(content))
+        if request.place.network is None:
+            return request
+        return request._replace(place=request.place._replace(network=fds.pop()))
 
 
 class Forked:
@@ -67,11 +81,15 @@ class ForkServer:
             )
 
     def start(self, request: Request, fds: Sequence[int]) -> Forked:
-        socket.send_fds(self._socket, [pickle.dumps(tuple(request))], fds)
-        answer = self._socket.recv(PID)
-        if len(answer) != PID:
+        network = [] if request.place.network is None else [request.place.network]
+        socket.send_fds(self._socket, [pickle.dumps(tuple(request))], [*fds, *network])
+        answer = self._socket.recv(MOST_ANSWER_BYTES)
+        if len(answer) < PID:
             raise RuntimeError(f"the fork server ended: {self._process.wait()}")
-        return Forked(int.from_bytes(answer, "little"))
+        pid = int.from_bytes(answer[:PID], "little")
+        if pid == 0:
+            raise RuntimeError(f"worker {request.index} cannot start at {request.place}: {answer[PID:].decode()}")
+        return Forked(pid)
 
 
 def serve(requests: socket.socket) -> Request | None:
@@ -82,17 +100,27 @@ def serve(requests: socket.socket) -> Request | None:
             return None
         between = os.fork()
         if between == 0:
-            worker = os.fork()
+            request = Request.received(content, fds)
+            worker = fork_at(request.place, requests)
             if worker != 0:
                 requests.send(worker.to_bytes(PID, "little"))
                 os._exit(0)
             requests.close()
-            request = Request(*pickle.loads(content))
             become(request, fds)
             return request
         os.waitpid(between, 0)
         for fd in fds:
             os.close(fd)
+
+
+def fork_at(place: Place, requests: socket.socket) -> int:
+    """`fork`, with a child that is at that place; if this cannot be, the test is told why, and there is no return."""
+    try:
+        places.go_to(place)
+        return os.fork()
+    except OSError as failure:
+        requests.send(bytes(PID) + str(failure).encode())
+        os._exit(1)
 
 
 def become(request: Request, fds: Sequence[int]) -> None:
@@ -105,9 +133,14 @@ def become(request: Request, fds: Sequence[int]) -> None:
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
-    while os.getppid() != request.parent_pid:  # until the one in between has ended
+    while processes.parent() != request.parent_pid:  # until the one in between has ended
         time.sleep(0.001)
-    sys.argv = ["support.worker_main", *map(str, (pipe, request.parent_pid, request.index, request.target, *script))]
+    processes.die_with_parent(request.parent_pid)  # while we can see whether it is still there
+    if request.place.network is not None:
+        os.close(request.place.network)
+    places.settle_in(request.place)
+    parent_pid = processes.parent()  # 0 in a container: outside
+    sys.argv = ["support.worker_main", *map(str, (pipe, parent_pid, request.index, request.target, *script))]
 
 
 def main() -> int:

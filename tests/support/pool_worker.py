@@ -152,6 +152,21 @@ def wait_for_events(count: int, timeout_s: float = 10.0) -> list[tuple[int, str]
     return [(rank, name) for _, rank, name in events]
 
 
+def company() -> list[int]:
+    """The others as the handlers were told: who joined and has not left since."""
+    last = {rank: name for _, rank, name in list(events)}
+    return sorted(rank for rank, name in last.items() if name == "JOIN_EVENT")
+
+
+def wait_for_company(expected: list[int], timeout_s: float = 20.0) -> float:
+    """Seconds until exactly the expected others are there."""
+    began = time.monotonic()
+    while (seen := company()) != expected:
+        assert time.monotonic() - began < timeout_s, f"after {timeout_s:g} s: {seen}, expected {expected}"
+        time.sleep(0.002)
+    return time.monotonic() - began
+
+
 def footprint() -> dict[str, Any]:
     """What this process holds: descriptors, mapped memory files, threads (by name, or "native")."""
     with open("/proc/self/maps", encoding="utf-8") as maps:

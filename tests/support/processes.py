@@ -26,8 +26,16 @@ def die_with_parent(parent_pid: int) -> None:
     The parent may have died before this call; then nobody will send the signal, and we end here.
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
+    if parent() != parent_pid:
         os._exit(1)
+
+
+def parent() -> int:
+    """The number of our parent among the processes that /proc shows; 0 if it is not one of them.
+
+    In a new namespace of processes getppid() is 0 whoever the parent is, and an older /proc still knows it.
+    """
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def adopt_orphans() -> None:

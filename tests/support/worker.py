@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from support import processes
 from support.fork_server import ForkServer, Request
+from support.places import BESIDE_THE_TEST, Place
 
 TESTS = Path(__file__).resolve().parent.parent
 OUTPUT_SHOWN_BYTES = 16_384
@@ -32,7 +33,14 @@ class WorkerError(AssertionError):
 class Worker:
     """`index` is its number in the cluster; it stays the same when the worker is started again after its death."""
 
-    def __init__(self, index: int, target: str, script: str | None, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        index: int,
+        target: str,
+        script: str | None,
+        environment: Mapping[str, str],
+        place: Place = BESIDE_THE_TEST,
+    ) -> None:
         self.index = index
         self._next_call = 1
         self._answers: dict[int, tuple[bool, Any, str]] = {}
@@ -48,8 +56,13 @@ class Worker:
                 script_file.seek(0)
                 fds.append(script_file.fileno())
             whole = {**os.environ, **environment, "PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1"}
-            request = Request(os.getpid(), index, target, whole, os.getcwd())
-            self._process = fork_server().start(request, fds)
+            request = Request(os.getpid(), index, target, whole, os.getcwd(), place)
+            try:
+                self._process = fork_server().start(request, fds)
+            except BaseException:
+                self.pipe.close()
+                self._output.close()
+                raise
 
     @property
     def pid(self) -> int:

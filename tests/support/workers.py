@@ -7,6 +7,8 @@
         cluster.kill(2)
         cluster.start(2)
 
+    with Cluster(6, target="support.pool_worker", places=network.places(2)) as cluster: ...  # see `support.hosts`
+
 Functions are those of the target module (or of `script`, a module's text); state lives in its globals. A worker finds
 its number in the environment variable MF_WORKER_INDEX. Arguments and results are pickled. Every answer has a deadline.
 What fails, dies or hangs raises `WorkerError` with the remote traceback, the output, and the stacks of who is late.
@@ -16,11 +18,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import connection
 from types import TracebackType
 from typing import Any
 
+from support.places import BESIDE_THE_TEST, Place
 from support.worker import Worker, WorkerError
 
 __all__ = ["Cluster", "Pending", "WorkerError"]
@@ -61,8 +64,12 @@ class Cluster:
         *,
         script: str | None = None,
         environment: Mapping[str, str] | None = None,
+        places: Sequence[Place] | None = None,
     ) -> None:
         self.count = count
+        self.places = list(places or [BESIDE_THE_TEST] * count)  # by index; counts at the next start of that worker
+        if len(self.places) != count:
+            raise ValueError(f"{count} workers have {len(self.places)} places: name one for each")
         self._target = target
         self._script = script
         self._environment = dict(environment or {})
@@ -151,7 +158,7 @@ class Cluster:
 
     def _launch(self, index: int) -> Worker:
         environment = {**self._environment, "MF_WORKER_INDEX": str(index), "MF_WORKER_COUNT": str(self.count)}
-        worker = Worker(index, self._target, self._script, environment)
+        worker = Worker(index, self._target, self._script, environment, self.places[index])
         self._workers[index] = worker
         return worker
 
