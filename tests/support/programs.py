@@ -9,12 +9,14 @@ import sys
 TIMEOUT_S = 30.0
 
 
-def run_python(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    program: str, *arguments: str, timeout_s: float = TIMEOUT_S, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs a program's text; warnings are errors, but for the one that says what the fork tests are about."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore:.*fork:DeprecationWarning", "-c", program, *arguments],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         env={**os.environ, **environment},
     )
