@@ -24,16 +24,16 @@ constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the c
 
 Stream::Timeout timeout_of(std::optional<double> timeout_s) {
     if (!timeout_s) return std::nullopt;
-    if (!(*timeout_s >= 0)) throw nb::value_error("timeout_s must not be negative");
+    if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
     const std::chrono::duration<double> duration(std::min(*timeout_s, kLongestTimeoutS));
     return std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
 }
 
 std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
 
-int wait(const StreamObject& self, std::optional<double> timeout_s) {
-    const Stream::Timeout timeout = timeout_of(timeout_s);
-    return code_of(without_gil([&] { return self.stream->wait(timeout); }));
+int wait(const StreamObject& self, std::optional<double> timeout, std::optional<double> timeout_s) {
+    const Stream::Timeout limit = timeout_of(timeout_s ? timeout_s : timeout);
+    return code_of(without_gil([&] { return self.stream->wait(limit); }));
 }
 
 int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
@@ -68,10 +68,11 @@ void bind_stream(nb::module_& module) {
         .def_prop_ro(
             "completed", [](const StreamObject& self) { return self.stream->completed(); },
             "How many copies have ended, failed ones included.")
-        .def("wait", &wait, nb::arg("timeout_s") = nb::none(),
+        .def("wait", &wait, nb::arg("timeout") = nb::none(), nb::kw_only(), nb::arg("timeout_s") = nb::none(),
              "Wait for everything submitted so far. Returns 0, or the code of the first copy that failed since the "
              "last\n"
-             "wait (and sets the last error), or -2004 after `timeout_s` seconds, or -2008 in a forked child.")
+             "wait (and sets the last error), or -2004 after `timeout` seconds, or -2008 in a forked child.\n"
+             "`timeout_s` is another name of `timeout`.")
         .def("first_failure", &first_failure,
              "(code, sentence) of the first failure since the last wait; (0, \"\") if there was none. Does not forget "
              "it.")

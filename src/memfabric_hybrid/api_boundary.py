@@ -38,6 +38,7 @@ def _is_programs(failure: Exception) -> bool:
 
 def returns_code(function: Callable[P, None]) -> Callable[P, int]:
     """0 when `function` returns, the failure's code when it raises."""
+    function.__annotations__["return"] = "int"  # before it is wrapped: help() and inspect look through the boundary
 
     @functools.wraps(function)
     def boundary(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -52,7 +53,6 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
             return int(record(failure))
         return 0
 
-    boundary.__annotations__ = {**function.__annotations__, "return": "int"}
     return boundary
 
 

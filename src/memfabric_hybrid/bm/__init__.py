@@ -48,6 +48,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What completion offers: the public names, and none of the modules they come from."""
+    return [*__all__, "__doc__"]
+
+
 @api_boundary.returns_code
 def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsIndex, config: BmConfig) -> None:
     """Enters the cluster whose store is at `store_url`; again while initialised: 0 and nothing happens.

@@ -17,8 +17,8 @@ Every function takes the object's id last, 0 unless given. C++ kernels: `smem/de
 `mf.get_include_path()`, with the same meanings. Use `nogil=True`: other threads of the program can run meanwhile.
 
 `put` and `get` return False, and move nothing, for what does not all lie in the memory of that rank; strided arrays are
-honoured. `address()` and `array()` give 0 and an empty array then. Storing to such an address, or into an empty array, is
-a crash, as in C.
+honoured. `address()` and `array()` give 0 and an empty array then. Storing to such an address, or into an empty array,
+is a crash, as in C.
 
 Needs Numba: `pip install memfabric-hybrid[kernels]`.
 """

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
+from memfabric_hybrid.device.compiled import compiled
 from memfabric_hybrid.device.layouts import bytes_of, count_of, packed, packed_alike, require_block, unpack
 from memfabric_hybrid.device.table import gva, rank_size, symmetric_size
 from memfabric_hybrid.device.words import move_bytes, pointer_to
 
 
-@njit
+@compiled
 def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
     """Where so many bytes lie in the memory of that rank; 0 if they do not all lie in it."""
     owner, start, each = np.int64(rank), np.int64(offset), symmetric_size(id)
@@ -21,7 +22,7 @@ def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
     return gva(id) + owner * each + start if start <= each - size_bytes else np.int64(0)
 
 
-@njit
+@compiled
 def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> Any:
     """An array on the memory of that rank, from `offset` bytes on; no copy.
 
@@ -36,21 +37,21 @@ def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> An
     return carray(pointer_to(np.uint64(place)), shape, dtype)[:]
 
 
-@njit
+@compiled
 def copy_ub2gm(target_address: int, source: Any, size_bytes: int) -> None:
     """From an array of the kernel, which must be contiguous, to a global address."""
     require_block(source)
     move_bytes(np.uint64(target_address), np.uint64(source.ctypes.data), np.uint64(size_bytes))
 
 
-@njit
+@compiled
 def copy_gm2ub(target: Any, source_address: int, size_bytes: int) -> None:
     """From a global address to an array of the kernel, which must be contiguous."""
     require_block(target)
     move_bytes(np.uint64(target.ctypes.data), np.uint64(source_address), np.uint64(size_bytes))
 
 
-@njit
+@compiled
 def put(rank: int, offset: int, source: Any, id: int = 0) -> bool:
     """The whole array, element by element in C order, to `offset` in the memory of that rank.
 
@@ -65,11 +66,13 @@ def put(rank: int, offset: int, source: Any, id: int = 0) -> bool:
     return True
 
 
-@njit
+@compiled
 def get(target: Any, rank: int, offset: int, id: int = 0) -> bool:
     """Fills the whole array, in C order, from `offset` in the memory of that rank.
 
-    False, and the array is as it was, if that does not all lie in that memory. A strided array is filled by a packed one.
+    False, and the array is as it was, if that does not all lie in that memory.
+
+    A strided array gets it from a packed one.
     """
     size_bytes = bytes_of(target)
     place = _place(rank, offset, size_bytes, id)

@@ -33,6 +33,11 @@ from memfabric_hybrid.transports.op_types import ShmDataOpType
 __all__ = ["ShareMemory", "ShmConfig", "ShmDataOpType", "create", "initialize", "uninitialize"]
 
 
+def __dir__() -> list[str]:
+    """What completion offers: the public names, and none of the modules they come from."""
+    return [*__all__, "__doc__"]
+
+
 @api_boundary.returns_code
 def initialize(
     store_url: str,

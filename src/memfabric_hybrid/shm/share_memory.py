@@ -210,8 +210,8 @@ class ShareMemory(_native.HostGroup):
     # ---- who reaches whom -------------------------------------------------------------------------------------------
 
     def query_support_data_operation(self) -> int:
-        """The `ShmDataOpType` bits that work on this machine."""
-        return int(SUPPORTED)
+        """MTE, 1: programs compare it for equality. `reach()` has all bits that lead to a rank."""
+        return int(ShmDataOpType.MTE)
 
     @api_boundary.returns_code
     def topology_can_reach(self, remote_rank: SupportsIndex, reach_info: SupportsIndex) -> None:

@@ -24,7 +24,7 @@ from memfabric_hybrid.transfer.directory import Directory
 from memfabric_hybrid.transfer.session_id import is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports import nic as nic_limits
-from memfabric_hybrid.transports.op_types import TransDataOpType
+from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
 from memfabric_hybrid.transports.routes import check_op_type
 
 ROLES = ("Prefill", "Decode")
@@ -59,6 +59,7 @@ class TransferEngine(_native.TransferCore):
     """
 
     TransDataOpType = TransDataOpType
+    TransferOpcode = TransferOpcode
 
     def __init__(self) -> None:
         super().__init__()
