@@ -21,7 +21,7 @@ from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.buffers import extent
 from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
-from memfabric_hybrid.transfer.session_id import is_address
+from memfabric_hybrid.transfer.session_id import check_name, is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports import nic as nic_limits
 from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
@@ -92,8 +92,8 @@ class TransferEngine(_native.TransferCore):
 
         Args:
             store_url: None, "tcp://ip" or a full URL. Only an engine whose id is no address uses the store.
-            session_id: "ip:port", "[v6]:port", "host:port"; without a port (or with 0) the reserved one is used. Any
-                other text is a name, which needs a full `store_url`. `unique_id` is its older name.
+            session_id: "ip:port", "[v6]:port", "host:port"; without a port (or with 0) the reserved one is used. A
+                word without a colon is a name, which needs a full `store_url`. `unique_id` is its older name.
             role: "Prefill" or "Decode"; it hides nobody.
             device_id: accepted for programs that have accelerators.
             data_op_type: which routes may be used (`TransDataOpType` bits).
@@ -126,6 +126,8 @@ class TransferEngine(_native.TransferCore):
         url = parse_url(store_url, port_required=False) if store_url else None
         has_store = url is not None and url.port != NO_PORT
         named = not is_address(session)
+        if named:
+            check_name(session)
         if named and not has_store:
             raise InvalidParam(
                 f"session_id {session!r} is no address (ip:port), and a name needs a store_url with a port"
