@@ -55,6 +55,7 @@ struct TicketObject {
 };
 
 void bind_last_error(nanobind::module_& module);
+void bind_failure_report(nanobind::module_& module);
 void bind_limits(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
 void bind_pause_point(nanobind::module_& module);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/fast_arguments.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
@@ -53,13 +54,14 @@ PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t posit
     Space& space = *nb::inst_ptr<SpaceObject>(self)->space;
     const Status status =
         run(size <= kKeepGilBytes, [&] { return space.copy(source, target, size, type, flags, stream); });
-    return status == Status::Interrupted ? nullptr : PyLong_FromLong(static_cast<int>(status));
+    return code_object("BigMemory.copy_data", status);
 }
 
 int copy_data_batch(SpaceObject& self, const NumberList& sources, const NumberList& targets, const NumberList& sizes,
                     U64 count, U32 type, U64 flags, U64 stream) {
     const BatchArrays batch{sources.numbers(), targets.numbers(), sizes.numbers()};
-    return code_of(without_gil([&] { return self.space->copy_batch(batch, count, type, flags, stream); }));
+    return code_of("BigMemory.copy_data_batch",
+                   without_gil([&] { return self.space->copy_batch(batch, count, type, flags, stream); }));
 }
 
 int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U64 target_pitch, U64 width, U64 height,
@@ -67,11 +69,17 @@ int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U6
     const Rectangle rectangle{reinterpret_cast<std::byte*>(target.value),       target_pitch,  //
                               reinterpret_cast<const std::byte*>(source.value), source_pitch, width, height};
     const bool small = width <= kKeepGilBytes && height <= kKeepGilBytes && width * height <= kKeepGilBytes;
-    return code_of(run(small, [&] { return self.space->copy_2d(rectangle, type, flags); }));
+    return code_of("BigMemory.copy_data_2d", run(small, [&] { return self.space->copy_2d(rectangle, type, flags); }));
 }
 
 int wait(SpaceObject& self) {
-    return code_of(without_gil([&] { return self.space->wait(); }));
+    return code_of("BigMemory.wait", without_gil([&] { return self.space->wait(); }));
+}
+
+std::uint32_t rank_of(const SpaceObject& self, U64 address) {
+    const std::uint32_t rank = self.space->rank_of(address);
+    if (rank == kNoRank) code_of("BigMemory.get_rank_id_by_gva", Status::InvalidParam);
+    return rank;
 }
 
 constexpr const char* kCopyDataDoc =
@@ -124,9 +132,7 @@ void bind_copies(nb::class_<SpaceObject>& space) {
         .def("copy_data_2d", &copy_data_2d, nb::arg("src_ptr"), nb::arg("spitch"), nb::arg("dst_ptr"),
              nb::arg("dpitch"), nb::arg("width"), nb::arg("height"), nb::arg("type"), no_flags(), kCopy2dDoc)
         .def("wait", &wait, kWaitDoc)
-        .def(
-            "get_rank_id_by_gva", [](const SpaceObject& self, U64 gva) { return self.space->rank_of(gva); },
-            nb::arg("gva"), kRankDoc);
+        .def("get_rank_id_by_gva", &rank_of, nb::arg("gva"), kRankDoc);
 }
 
 }  // namespace memfabric::python

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
@@ -33,7 +34,8 @@ std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
 
 int wait(const StreamObject& self, std::optional<double> timeout, std::optional<double> timeout_s) {
     const Stream::Timeout limit = timeout_of(timeout_s ? timeout_s : timeout);
-    return code_of(without_gil([&] { return self.stream->wait(limit); }));
+    const Status status = without_gil([&] { return self.stream->wait(limit); });
+    return limit && status == Status::Timeout ? static_cast<int>(status) : code_of("Stream.wait", status);
 }
 
 int notify_fd(const StreamObject& self, std::optional<U64> sequence) {

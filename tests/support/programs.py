@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 TIMEOUT_S = 30.0
+_FAILURE = re.compile(r"ERROR \[\d+\] memfabric_hybrid: \S+ failed, -\d+ ")
 
 
 def run_python(
@@ -20,3 +22,8 @@ def run_python(
         timeout=timeout_s,
         env={**os.environ, **environment},
     )
+
+
+def besides_failures(text: str) -> str:
+    """What a program said beside the lines of calls that failed, which it provoked on purpose."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _FAILURE.search(line))

@@ -157,5 +157,5 @@ def create2(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record(reason)
+        api_boundary.record("bm.create", reason)
         raise RuntimeError(f"create bm handle failed: {reason}") from failure

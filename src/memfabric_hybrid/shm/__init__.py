@@ -105,5 +105,5 @@ def create(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record(reason)
+        api_boundary.record("shm.create", reason)
         raise RuntimeError(f"create shm failed: {reason}") from failure

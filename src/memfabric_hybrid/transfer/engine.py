@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from memfabric_hybrid import _native, api_boundary, arguments, forks, settings
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import FAREWELL_S, parse_url
@@ -250,7 +250,7 @@ class TransferEngine(_native.TransferCore):
         Codes: 0; -2000 not contiguous, empty or not in host memory; those of `register_memory`.
         """
         address, size_bytes, kept = extent(buffer)
-        self._must(self.register_memory(address, size_bytes))
+        self._register(address, size_bytes)
         with self._lock:
             self._buffers[address] = kept
 
@@ -259,7 +259,7 @@ class TransferEngine(_native.TransferCore):
         """Ends what `register` began. Codes: those of `unregister_memory`."""
         address, _, kept = extent(buffer)
         del kept
-        self._must(self.unregister_memory(address))
+        self._unregister(address)
         with self._lock:
             self._buffers.pop(address, None)
 
@@ -275,8 +275,3 @@ class TransferEngine(_native.TransferCore):
         if not hasattr(lengths, "__len__"):
             buffers, peer_buffers, lengths = [buffers], [peer_buffers], [lengths]
         return Ticket(self._submit(write, session, buffers, peer_buffers, lengths), self)
-
-    @staticmethod
-    def _must(code: int) -> None:
-        if code != 0:
-            raise failure_of(code, _native.last_error())
