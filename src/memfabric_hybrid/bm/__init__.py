@@ -64,7 +64,8 @@ def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsInd
         config: time-outs, who runs the store, how ranks are given.
 
     Codes: 0; -2000 a value is outside its limits; -2002 all ranks are taken; -2004 the store did not answer within
-    `config.init_timeout`; -2006 the fixed rank is in use; -2009 `start_store_only` and the address is taken.
+    `config.init_timeout`; -2006 the fixed rank is in use; -2009 what has the address
+    is no store, or `start_store_only` and it is taken.
     """
     size = arguments.u32("world_size", world_size)
     arguments.u16("device_id", device_id)
@@ -90,7 +91,9 @@ def update_store_url(store_url: str) -> None:
     """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
     address = arguments.text("store_url", store_url)
     node = runtime.current_node()
-    node.member.store.update_url(parse_url(address))
+    moved_to = parse_url(address)
+    node.member.store.update_url(moved_to)
+    runtime.current().url = moved_to
 
 
 def create(

@@ -56,7 +56,7 @@ def initialize(
         config: time-outs, and who runs the store.
 
     Codes: 0; -2000 a value is outside its limits; -2004 the store did not answer within `config.init_timeout`;
-    -2006 the rank is in use.
+    -2006 the rank is in use; -2009 what has the address is no store.
     """
     size, rank = arguments.u32("world_size", world_size), arguments.u32("rank_id", rank_id)
     arguments.u16("device_id", device_id)
