@@ -13,7 +13,7 @@ LONGEST_S = 60.0  # between two lines
 class Patience:
     """Of one call that waits; the thread that waits uses it."""
 
-    def __init__(self, log: Log, at_most_s: float) -> None:
+    def __init__(self, log: Log, at_most_s: float | None = None) -> None:
         self._log = log
         self._at_most_s = at_most_s
         self._since = clock.now()
@@ -29,6 +29,7 @@ class Patience:
         now = clock.now()
         if now < self._next:
             return
-        self._log.warning("waiting for %.0f s now, at most %g s: %s", now - self._since, self._at_most_s, missing)
+        limit = "" if self._at_most_s is None else f", at most {self._at_most_s:g} s"
+        self._log.warning("waiting for %.0f s now%s: %s", now - self._since, limit, missing)
         self._interval_s = min(self._interval_s * GROWTH, LONGEST_S)
         self._next = now + self._interval_s
