@@ -26,6 +26,7 @@ NB_MODULE(_native, module) {
     bind_process(module);
     bind_pause_point(module);
     bind_observation(module);
+    bind_notifier(module);
     bind_stream(module);
     bind_heartbeat(module);
     bind_endpoint(module);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/notifier.h"
 #include "python_module/bindings.h"
 #include "python_module/failure_report.h"
 #include "python_module/gil.h"
@@ -42,6 +45,10 @@ int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
     int fd = -1;
     raise_if_failed(self.stream->notify_fd(sequence ? std::uint64_t{*sequence} : self.stream->submitted(), fd));
     return fd;
+}
+
+void notify(const StreamObject& self, const std::shared_ptr<Notifier>& notifier, U64 token, U64 sequence) {
+    raise_if_failed(self.stream->listen(sequence, [notifier, number = token.value] { notifier->notify(number); }));
 }
 
 std::pair<int, std::string> first_failure(const StreamObject& self) {
@@ -82,6 +89,8 @@ void bind_stream(nb::module_& module) {
              "A new eventfd that becomes readable when the copies up to `sequence` (default: all submitted) have "
              "ended.\n"
              "The caller closes it. Raises FabricError.")
+        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"), nb::arg("sequence"),
+             "Notify when the copies up to `sequence` have ended. Raises FabricError.")
         .def("close", &close, "Take no new copies, finish what was submitted, end the thread. Idempotent.");
 }
 

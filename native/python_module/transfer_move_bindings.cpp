@@ -3,6 +3,7 @@
 // The transfers, as TransferEngine inherits them. The single ones go around nanobind, as copy_data does: the bar is
 // 0.2 us above one system call.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/last_error.h"
+#include "base/notifier.h"
 #include "python_module/bindings.h"
 #include "python_module/failure_report.h"
 #include "python_module/fast_arguments.h"
@@ -144,10 +146,8 @@ int wait(const TicketObject& self, std::optional<double> timeout_s) {
     return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
 }
 
-int notify_fd(const TicketObject& self) {
-    int fd = -1;
-    raise_if_failed(self.ticket->notify_fd(fd));
-    return fd;
+void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier, U64 token) {
+    raise_if_failed(self.ticket->listen([notifier, number = token.value] { notifier->notify(number); }));
 }
 
 #define MF_TRANSFER_CODES                                                                                            \
@@ -232,7 +232,8 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
             "Take the transfer back. True if it will never begin; False if it runs or has ended.")
         .def("wait", &wait, nb::arg("timeout") = nb::none(),
              "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
-        .def("_notify_fd", &notify_fd, "A new eventfd that becomes readable at the end. Raises FabricError.");
+        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),
+             "Notify when it has ended. Raises FabricError.");
 }
 
 }  // namespace memfabric::python

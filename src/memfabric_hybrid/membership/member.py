@@ -85,7 +85,7 @@ class Member:
 
         NotStarted when it is interrupted. Nothing is left of an attempt that fails.
         """
-        file_descriptors.allow_enough()
+        file_descriptors.allow_enough(entry.capacity)
         if entry.hosts_store:
             _host_or_find(entry, interruption)
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None

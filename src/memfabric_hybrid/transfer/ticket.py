@@ -36,7 +36,7 @@ class Ticket:
 
     async def _finished(self) -> int:
         if not self.done:
-            await awaiting.readable(self._native._notify_fd())
+            await awaiting.notified(self._native._notify)
         return self.wait()
 
     def __repr__(self) -> str:
