@@ -34,7 +34,6 @@ class Segment(msgspec.Struct):
     size_bytes: int
     fd: int
     page_bytes: int
-    adopted: bool = False  # the program's file, which it may still cut
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -82,7 +81,11 @@ def _check_limit(made: Segment) -> None:
 
 
 def adopt(shm_fd: int, size_bytes: int) -> Segment:
-    """DRAM in a file the program brings along (a memfd or a file of /dev/shm); the descriptor is duplicated."""
+    """DRAM in a memory file the program brings along; it is sealed against cutting, its descriptor is duplicated.
+
+    Neighbours map it: what could be taken away from under them (a file that shrinks, a file system that is full) would
+    crash them.
+    """
     try:
         status = os.fstat(shm_fd)
     except OSError as error:
@@ -95,8 +98,20 @@ def adopt(shm_fd: int, size_bytes: int) -> Segment:
         )
     if fcntl.fcntl(shm_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
         raise InvalidParam(f"shm_fd {shm_fd} is not open for reading and writing")
-    duplicate = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    return Segment(Tier.DRAM, 0, size_bytes, duplicate, os.fstatvfs(shm_fd).f_bsize, adopted=not _sealed(duplicate))
+    own = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, _native.LOWEST_OWN_FD)
+    made = Segment(Tier.DRAM, 0, size_bytes, own, os.fstatvfs(shm_fd).f_bsize)
+    try:
+        if not _sealed(own):
+            raise InvalidParam(
+                f"shm_fd {shm_fd} could be cut by whoever has the file, and every rank that touches it would crash: "
+                "bring one that can be sealed, from memfd_create with MFD_ALLOW_SEALING"
+            )
+        if made.page_bytes >= _native.HUGE_PAGE_BYTES:
+            prefault.fill(own, size_bytes)  # there may be no huge page left when a rank touches it, which crashes it
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _sealed(fd: int) -> bool:

@@ -135,7 +135,8 @@ def create2(
         enable_56bits_gva: accepted; addresses are 47-bit.
         flags: bits 0-6 NUMA node if bit 7 is set; 8 take DRAM from `shm_fd`; 9 accepted (always so); 10 the node is a
             preference only.
-        shm_fd: a shared-memory file of at least `local_dram_size` bytes, with bit 8 of `flags`.
+        shm_fd: a memory file (`memfd_create` with MFD_ALLOW_SEALING; it is sealed against cutting) of at least
+            `local_dram_size` bytes, with bit 8 of `flags`.
         tag, tag_op_info: names this rank's kind and the rules between kinds, "tagA:HOST_SHM:tagB,…".
 
     Raises:
