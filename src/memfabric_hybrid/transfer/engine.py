@@ -247,9 +247,9 @@ class TransferEngine(_native.TransferCore):
     def register(self, buffer: object) -> None:
         """`register_memory` for an object with the buffer protocol or a torch CPU tensor; keeps it alive.
 
-        Codes: 0; -2000 not contiguous, empty or not in host memory; those of `register_memory`.
+        Codes: 0; -2000 not contiguous, empty, read-only or not in host memory; those of `register_memory`.
         """
-        address, size_bytes, kept = extent(buffer)
+        address, size_bytes, kept = extent(buffer, writable=True)
         self._register(address, size_bytes)
         with self._lock:
             self._buffers[address] = kept
@@ -257,7 +257,7 @@ class TransferEngine(_native.TransferCore):
     @api_boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
-        address, _, kept = extent(buffer)
+        address, _, kept = extent(buffer, writable=False)
         del kept
         self._unregister(address)
         with self._lock:
