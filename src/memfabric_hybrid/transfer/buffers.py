@@ -8,7 +8,7 @@ from memfabric_hybrid.errors import InvalidParam
 def extent(buffer: object, *, writable: bool) -> tuple[int, int, object]:
     """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
 
-    InvalidParam for one that is not contiguous or empty, or that is not `writable` (`bytes`, a read-only array) and should
+    InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) and should not
     be: Python relies on such memory not changing. TypeError for what is no memory at all.
     """
     if hasattr(buffer, "data_ptr"):
