@@ -13,6 +13,6 @@ using NoticeHandler = void (*)(const char* sentence);
 
 MF_API void set_notice_handler(NoticeHandler handler);  // nullptr: nobody listens
 
-[[gnu::cold, gnu::format(printf, 1, 2)]] void notice(const char* format, ...);
+MF_API [[gnu::cold, gnu::format(printf, 1, 2)]] void notice(const char* format, ...);
 
 }  // namespace memfabric

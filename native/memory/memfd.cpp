@@ -13,6 +13,7 @@
 
 #include "base/last_error.h"
 #include "memory/machine_memory.h"
+#include "memory/process_limits.h"
 
 namespace memfabric {
 namespace {
@@ -49,9 +50,10 @@ Status SharedMapping::map(int fd, std::uint64_t size_bytes, bool writable, Share
     void* address = mmap(place, size_bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                          MAP_SHARED | MAP_NORESERVE | (place != nullptr ? MAP_FIXED : 0), fd, 0);
     if (address == MAP_FAILED) {
+        const int error = errno;
         if (place != nullptr) munmap(place, size_bytes);
-        return fail(Status::MallocFailed, "cannot map %" PRIu64 " bytes of shared memory: %s", size_bytes,
-                    std::strerror(errno));
+        return fail(Status::MallocFailed, "cannot map %" PRIu64 " bytes of shared memory: %s%s", size_bytes,
+                    std::strerror(error), limit_in_the_way(error).c_str());
     }
     made.reset();
     made.address_ = static_cast<std::byte*>(address);
@@ -73,8 +75,9 @@ Status make_memory_file(const char* name, std::uint64_t size_bytes, OwnedFd& mad
     OwnedFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd || ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0 ||
         fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-        return fail(Status::MallocFailed, "cannot create a memory file of %" PRIu64 " bytes: %s", size_bytes,
-                    std::strerror(errno));
+        const int error = errno;
+        return fail(Status::MallocFailed, "cannot create a memory file of %" PRIu64 " bytes: %s%s", size_bytes,
+                    std::strerror(error), limit_in_the_way(error).c_str());
     }
     made = std::move(fd);
     return Status::Ok;

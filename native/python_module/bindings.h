@@ -55,10 +55,12 @@ struct TicketObject {
 };
 
 void bind_last_error(nanobind::module_& module);
+void bind_failure_report(nanobind::module_& module);
 void bind_limits(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
 void bind_pause_point(nanobind::module_& module);
 void bind_observation(nanobind::module_& module);
+void bind_notifier(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_heartbeat(nanobind::module_& module);
 void bind_endpoint(nanobind::module_& module);

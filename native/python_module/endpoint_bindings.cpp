@@ -44,7 +44,8 @@ Sending send(Link& self, const nb::bytes& content, const std::vector<int>& fds, 
     if (fds.size() > kMostPacketFds) throw nb::value_error("more descriptors than one packet can take");
     const Bytes bytes(content.c_str(), content.size());
     Sending outcome = Sending::Failed;
-    code_of(without_gil([&] { return self.send(bytes, fds, deadline_after(timeout_s), outcome); }));
+    const Status status = without_gil([&] { return self.send(bytes, fds, deadline_after(timeout_s), outcome); });
+    if (status == Status::Interrupted) throw nb::python_error();
     return outcome;
 }
 

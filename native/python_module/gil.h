@@ -46,13 +46,6 @@ private:
 // reference, or nullptr and an exception is set.
 PyObject* call_from_core(PyObject* function, PyObject* arguments);
 
-// The code that Python sees. What a signal handler raised comes out instead of Interrupted.
-inline int code_of(Status status) {
-    if (status == Status::Interrupted) [[unlikely]]
-        throw nanobind::python_error();
-    return static_cast<int>(status);
-}
-
 // Runs the call without the lock.
 template <typename Call>
 Status without_gil(Call call) {

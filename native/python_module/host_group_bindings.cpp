@@ -17,6 +17,7 @@
 #include "base/last_error.h"
 #include "collectives/host_group.h"
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
@@ -108,24 +109,28 @@ void init(HostGroupObject* self, int fd, U32 rank, U32 rank_size, std::vector<st
                                std::move(object_name)};
 }
 
-int barrier(HostGroupObject& self) {
-    if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
+Status meet(HostGroupObject& self) {
+    if (const Status status = self.check(); status != Status::Ok) return status;
     const auto group = self.group;
     const auto inter_host = self.inter_host;
-    return code_of(without_gil([&] { return group->barrier(self.timeout, inter_host.get()); }));
+    return without_gil([&] { return group->barrier(self.timeout, inter_host.get()); });
 }
 
-[[noreturn]] void raise_runtime_error(const char* call) {
+int barrier(HostGroupObject& self) { return code_of("ShareMemory.barrier", meet(self)); }
+
+std::string public_name(const char* call) { return std::string("ShareMemory.") + call; }
+
+[[noreturn]] void raise_runtime_error(const char* call, Status status) {
+    code_of(public_name(call).c_str(), status);
     PyErr_Format(PyExc_RuntimeError, "%s failed: %s", call, last_error().c_str());
     throw nb::python_error();
 }
 
 std::uint32_t checked_size(const HostGroupObject& self, std::size_t size_bytes, const char* call) {
-    if (self.check() != Status::Ok) raise_runtime_error(call);
+    if (const Status status = self.check(); status != Status::Ok) raise_runtime_error(call, status);
     if (size_bytes == 0 || size_bytes > kMaxGatherBytes) {
-        static_cast<void>(fail(Status::InvalidParam, "%s of %s: %zu bytes, expected 1 to %u", call,
-                               self.object_name.c_str(), size_bytes, kMaxGatherBytes));
-        raise_runtime_error(call);
+        raise_runtime_error(call, fail(Status::InvalidParam, "%s of %s: %zu bytes, expected 1 to %u", call,
+                                       self.object_name.c_str(), size_bytes, kMaxGatherBytes));
     }
     return static_cast<std::uint32_t>(size_bytes);
 }
@@ -136,7 +141,8 @@ nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, const char* call, 
     const nb::object result = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t{ranks} * bytes));
     if (!result.is_valid()) throw nb::python_error();
     auto* target = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(result.ptr()));
-    if (code_of(without_gil([&] { return gather(target); })) != 0) raise_runtime_error(call);
+    const Status status = without_gil([&] { return gather(target); });
+    if (status != Status::Ok) raise_runtime_error(call, status);
     return result;
 }
 
@@ -152,13 +158,15 @@ nb::object all_gather(HostGroupObject& self, const nb::bytes& data) {
 }
 
 int subgroup_barrier(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id) {
-    if (const Status status = self.check(); status != Status::Ok) return static_cast<int>(status);
+    constexpr const char* kCall = "ShareMemory.subgroup_barrier";
+    if (const Status status = self.check(); status != Status::Ok) return code_of(kCall, status);
     const auto group = self.group;
-    return code_of(without_gil([&] {
-        Collective* subgroup = nullptr;
-        const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
-        return status != Status::Ok ? status : subgroup->barrier(Collective::Clock::now() + self.timeout);
-    }));
+    return code_of(kCall, without_gil([&] {
+                       Collective* subgroup = nullptr;
+                       const Status status = group->subgroup(key, rank_size, rank_id, self.timeout, subgroup);
+                       return status != Status::Ok ? status
+                                                   : subgroup->barrier(Collective::Clock::now() + self.timeout);
+                   }));
 }
 
 nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id,
@@ -168,7 +176,7 @@ nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U3
     const auto group = self.group;
     Collective* subgroup = nullptr;
     const Status found = without_gil([&] { return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup); });
-    if (code_of(found) != 0) raise_runtime_error(call);
+    if (found != Status::Ok) raise_runtime_error(call, found);
     return gathered(rank_size, bytes, call, [&](std::byte* result) {
         return subgroup->all_gather(data_of(data), bytes, result, Collective::Clock::now() + self.timeout);
     });
@@ -215,6 +223,8 @@ void bind_host_group(nb::module_& module) {
              "(the\n"
              "call has not happened then: call it again); -2014 at once when a rank has died or destroyed the object;\n"
              "-2000 if some ranks called all_gather instead, or the handle is closed.")
+        .def(
+            "_barrier", [](HostGroupObject& self) { raise_if_failed(meet(self)); }, "barrier(). Raises FabricError.")
         .def("all_gather", &all_gather, nb::arg("local_data"),
              "Everybody's `local_data` in order of rank, as one bytes object; all ranks bring equally many, 1 to "
              "65536.\n\n"

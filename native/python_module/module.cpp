@@ -21,10 +21,12 @@ NB_MODULE(_native, module) {
     // Objects that a program keeps until it exits are its right; nanobind would complain about them on stderr.
     nanobind::set_leak_warnings(false);
     bind_last_error(module);
+    bind_failure_report(module);
     bind_limits(module);
     bind_process(module);
     bind_pause_point(module);
     bind_observation(module);
+    bind_notifier(module);
     bind_stream(module);
     bind_heartbeat(module);
     bind_endpoint(module);

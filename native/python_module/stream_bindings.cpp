@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/notifier.h"
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
@@ -24,22 +28,27 @@ constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the c
 
 Stream::Timeout timeout_of(std::optional<double> timeout_s) {
     if (!timeout_s) return std::nullopt;
-    if (!(*timeout_s >= 0)) throw nb::value_error("timeout_s must not be negative");
+    if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
     const std::chrono::duration<double> duration(std::min(*timeout_s, kLongestTimeoutS));
     return std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
 }
 
 std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
 
-int wait(const StreamObject& self, std::optional<double> timeout_s) {
-    const Stream::Timeout timeout = timeout_of(timeout_s);
-    return code_of(without_gil([&] { return self.stream->wait(timeout); }));
+int wait(const StreamObject& self, std::optional<double> timeout, std::optional<double> timeout_s) {
+    const Stream::Timeout limit = timeout_of(timeout_s ? timeout_s : timeout);
+    const Status status = without_gil([&] { return self.stream->wait(limit); });
+    return limit && status == Status::Timeout ? static_cast<int>(status) : code_of("Stream.wait", status);
 }
 
 int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
     int fd = -1;
     raise_if_failed(self.stream->notify_fd(sequence ? std::uint64_t{*sequence} : self.stream->submitted(), fd));
     return fd;
+}
+
+void notify(const StreamObject& self, const std::shared_ptr<Notifier>& notifier, U64 token, U64 sequence) {
+    raise_if_failed(self.stream->listen(sequence, [notifier, number = token.value] { notifier->notify(number); }));
 }
 
 std::pair<int, std::string> first_failure(const StreamObject& self) {
@@ -68,10 +77,11 @@ void bind_stream(nb::module_& module) {
         .def_prop_ro(
             "completed", [](const StreamObject& self) { return self.stream->completed(); },
             "How many copies have ended, failed ones included.")
-        .def("wait", &wait, nb::arg("timeout_s") = nb::none(),
+        .def("wait", &wait, nb::arg("timeout") = nb::none(), nb::kw_only(), nb::arg("timeout_s") = nb::none(),
              "Wait for everything submitted so far. Returns 0, or the code of the first copy that failed since the "
              "last\n"
-             "wait (and sets the last error), or -2004 after `timeout_s` seconds, or -2008 in a forked child.")
+             "wait (and sets the last error), or -2004 after `timeout` seconds, or -2008 in a forked child.\n"
+             "`timeout_s` is another name of `timeout`.")
         .def("first_failure", &first_failure,
              "(code, sentence) of the first failure since the last wait; (0, \"\") if there was none. Does not forget "
              "it.")
@@ -79,6 +89,8 @@ void bind_stream(nb::module_& module) {
              "A new eventfd that becomes readable when the copies up to `sequence` (default: all submitted) have "
              "ended.\n"
              "The caller closes it. Raises FabricError.")
+        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"), nb::arg("sequence"),
+             "Notify when the copies up to `sequence` have ended. Raises FabricError.")
         .def("close", &close, "Take no new copies, finish what was submitted, end the thread. Idempotent.");
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
@@ -44,7 +45,7 @@ void close(const TransferObject& self) {
 
 std::uint32_t port(const TransferObject& self) {
     std::uint16_t port = 0;
-    return self.engine->port(port) == Status::Ok ? port : 0U;
+    return code_of("TransferEngine.get_rpc_port", self.engine->port(port)) == 0 ? port : 0U;
 }
 
 // Whoever waits keeps this object: a list fetched for each wait would one day be that of the engine's next life.
@@ -94,28 +95,43 @@ void set_directory(const TransferObject& self, nb::object find) {
 }
 
 int register_memory(const TransferObject& self, U64 address, U64 size) {
-    return code_of(without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); }));
+    return code_of("TransferEngine.register_memory",
+                   without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); }));
+}
+
+void raising_register(const TransferObject& self, U64 address, U64 size) {
+    raise_if_failed(without_gil([&] { return self.engine->register_memory({&address.value, 1}, {&size.value, 1}); }));
+}
+
+void raising_unregister(const TransferObject& self, U64 address) {
+    raise_if_failed(without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); }));
 }
 
 int batch_register(const TransferObject& self, const NumberList& addresses, const NumberList& sizes) {
-    return code_of(without_gil([&] { return self.engine->register_memory(addresses.numbers(), sizes.numbers()); }));
+    return code_of("TransferEngine.batch_register_memory",
+                   without_gil([&] { return self.engine->register_memory(addresses.numbers(), sizes.numbers()); }));
 }
 
 int unregister_memory(const TransferObject& self, U64 address) {
-    return code_of(without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); }));
+    return code_of("TransferEngine.unregister_memory",
+                   without_gil([&] { return self.engine->unregister_memory({&address.value, 1}); }));
 }
 
 int batch_unregister(const TransferObject& self, const NumberList& addresses) {
-    return code_of(without_gil([&] { return self.engine->unregister_memory(addresses.numbers()); }));
+    return code_of("TransferEngine.batch_unregister_memory",
+                   without_gil([&] { return self.engine->unregister_memory(addresses.numbers()); }));
 }
 
 std::uint64_t trans_malloc(const TransferObject& self, U64 size) {
     std::uint64_t address = 0;
-    return code_of(without_gil([&] { return self.engine->allocate(size, address); })) == 0 ? address : 0;
+    return code_of("TransferEngine.trans_malloc", without_gil([&] { return self.engine->allocate(size, address); })) ==
+                   0
+               ? address
+               : 0;
 }
 
 int trans_free(const TransferObject& self, U64 address) {
-    return code_of(without_gil([&] { return self.engine->release(address); }));
+    return code_of("TransferEngine.trans_free", without_gil([&] { return self.engine->release(address); }));
 }
 
 constexpr const char* kRegisterDoc =
@@ -168,6 +184,8 @@ void bind_transfer(nb::module_& module) {
              "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
         .def("get_rpc_port", &port, kPortDoc)
         .def("register_memory", &register_memory, nb::arg("buffer_addr"), nb::arg("capacity"), kRegisterDoc)
+        .def("_register", &raising_register, nb::arg("address"), nb::arg("size"), "register_memory(), raising.")
+        .def("_unregister", &raising_unregister, nb::arg("address"), "unregister_memory(), raising.")
         .def("batch_register_memory", &batch_register, nb::arg("addrs"), nb::arg("capacities"),
              "register_memory() for many ranges at once: all or none. -2000 also when the lists differ in length.")
         .def("unregister_memory", &unregister_memory, nb::arg("addr"), kUnregisterDoc)

@@ -3,6 +3,7 @@
 // The transfers, as TransferEngine inherits them. The single ones go around nanobind, as copy_data does: the bar is
 // 0.2 us above one system call.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <array>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "base/last_error.h"
+#include "base/notifier.h"
 #include "python_module/bindings.h"
+#include "python_module/failure_report.h"
 #include "python_module/fast_arguments.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
@@ -36,7 +39,9 @@ constexpr std::uint64_t kKeepGilBytes = 16 * 1024;
 template <Direction direction>
 PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t positional_count,
                         PyObject* keyword_names) {
-    constexpr const char* kName = direction == Direction::Write ? "transfer_sync_write" : "transfer_sync_read";
+    constexpr bool kWrite = direction == Direction::Write;
+    constexpr const char* kName = kWrite ? "transfer_sync_write" : "transfer_sync_read";
+    constexpr const char* kCall = kWrite ? "TransferEngine.transfer_sync_write" : "TransferEngine.transfer_sync_read";
     static const Signature<5> signature(kName, {"dest_session", "buffer", "peer_buffer", "length", "flags"}, 4);
     std::array<PyObject*, 5> slots{};
     if (!sort_arguments(signature, arguments, positional_count, keyword_names, slots)) return nullptr;
@@ -61,32 +66,38 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
     TransferEngine& engine = *nb::inst_ptr<TransferObject>(self)->engine;
     if (length <= kKeepGilBytes) [[likely]] {
         if (const auto status = engine.transfer_if_attached(direction, session, buffer, peer_buffer, length)) {
-            return PyLong_FromLong(static_cast<int>(*status));
+            return code_object(kCall, *status);
         }
     }
     const Status status = without_gil([&] { return engine.transfer(direction, session, buffer, peer_buffer, length); });
-    return status == Status::Interrupted ? nullptr : PyLong_FromLong(static_cast<int>(status));
+    return code_object(kCall, status);
 }
 
 template <Direction direction>
 int batch_transfer(const TransferObject& self, const std::string& session, const NumberList& buffers,
                    const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    return code_of(without_gil([&] { return self.engine->transfer_batch(direction, session, arrays); }));
+    return code_of(direction == Direction::Write ? "TransferEngine.batch_transfer_sync_write"
+                                                 : "TransferEngine.batch_transfer_sync_read",
+                   without_gil([&] { return self.engine->transfer_batch(direction, session, arrays); }));
 }
 
 template <Direction direction>
 int submit(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length, U64 stream,
            U64 /*flags*/) {
     const TransferArrays arrays{{&buffer.value, 1}, {&peer_buffer.value, 1}, {&length.value, 1}};
-    return code_of(without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
+    return code_of(direction == Direction::Write ? "TransferEngine.transfer_async_write_submit"
+                                                 : "TransferEngine.transfer_async_read_submit",
+                   without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
 }
 
 template <Direction direction>
 int batch_submit(const TransferObject& self, const std::string& session, const NumberList& buffers,
                  const NumberList& peer_buffers, const NumberList& lengths, U64 stream, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    return code_of(without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
+    return code_of(direction == Direction::Write ? "TransferEngine.batch_transfer_async_write_submit"
+                                                 : "TransferEngine.batch_transfer_async_read_submit",
+                   without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
 }
 
 std::vector<std::uint64_t> copy_of(const NumberList& list) { return {list.numbers().begin(), list.numbers().end()}; }
@@ -115,11 +126,12 @@ int batch_quantised(const TransferObject& self, const std::string& session, cons
                          copy_of(offsets),
                          unit_num,
                          static_cast<HalfType>(input_type.value)};
-    return code_of(without_gil([&] { return self.engine->write_quantised(session, std::move(batch), stream); }));
+    return code_of("TransferEngine.batch_transfer_write_with_quant",
+                   without_gil([&] { return self.engine->write_quantised(session, std::move(batch), stream); }));
 }
 
 int send_probe(const TransferObject& self, const std::string& session) {
-    return code_of(without_gil([&] { return self.engine->probe(session); }));
+    return code_of("TransferEngine.send_probe", without_gil([&] { return self.engine->probe(session); }));
 }
 
 int wait(const TicketObject& self, std::optional<double> timeout_s) {
@@ -129,13 +141,13 @@ int wait(const TicketObject& self, std::optional<double> timeout_s) {
         timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
             std::chrono::duration<double>(std::min(*timeout_s, 1e9)));
     }
-    return code_of(without_gil([&] { return self.ticket->wait(timeout); }));
+    const Status status = without_gil([&] { return self.ticket->wait(timeout); });
+    const bool is_not_yet = status == Status::Timeout && !self.ticket->done();
+    return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
 }
 
-int notify_fd(const TicketObject& self) {
-    int fd = -1;
-    raise_if_failed(self.ticket->notify_fd(fd));
-    return fd;
+void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier, U64 token) {
+    raise_if_failed(self.ticket->listen([notifier, number = token.value] { notifier->notify(number); }));
 }
 
 #define MF_TRANSFER_CODES                                                                                            \
@@ -220,7 +232,8 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
             "Take the transfer back. True if it will never begin; False if it runs or has ended.")
         .def("wait", &wait, nb::arg("timeout") = nb::none(),
              "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
-        .def("_notify_fd", &notify_fd, "A new eventfd that becomes readable at the end. Raises FabricError.");
+        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),
+             "Notify when it has ended. Raises FabricError.");
 }
 
 }  // namespace memfabric::python

@@ -24,9 +24,7 @@ namespace memfabric {
 struct Stream::Queue {
     struct Listener {
         std::uint64_t sequence;
-        NotifyFd fd;
-
-        void notify() { fd.notify(); }
+        std::function<void()> notify;
     };
 
     mutable std::mutex mutex;
@@ -84,7 +82,7 @@ void Stream::Queue::run() {
         if (status != Status::Ok && first_failure.status == Status::Ok) first_failure = std::move(failure);
         const auto due = std::partition(listeners.begin(), listeners.end(),
                                         [this](const Listener& listener) { return listener.sequence > completed; });
-        std::ranges::for_each(due, listeners.end(), &Listener::notify);
+        std::for_each(due, listeners.end(), [](const Listener& listener) { listener.notify(); });
         listeners.erase(due, listeners.end());
         progress.notify_all();
     }
@@ -184,14 +182,19 @@ Failure Stream::first_failure() const {
 
 Status Stream::notify_fd(std::uint64_t sequence, int& fd) const {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    Queue::Listener listener{sequence, {}};
+    const auto notifier = std::make_shared<NotifyFd>();  // shared: functions must be copyable
     const std::string name = "stream " + std::to_string(handle_);
-    if (const Status status = NotifyFd::make(name.c_str(), listener.fd, fd); status != Status::Ok) return status;
+    if (const Status status = NotifyFd::make(name.c_str(), *notifier, fd); status != Status::Ok) return status;
+    return listen(sequence, [notifier] { notifier->notify(); });
+}
+
+Status Stream::listen(std::uint64_t sequence, std::function<void()> listener) const {
+    if (const Status status = check_process(); status != Status::Ok) return status;
     const std::lock_guard lock(queue_->mutex);
-    if (queue_->completed >= sequence) {
-        listener.notify();
+    if (queue_->completed >= sequence || queue_->ended) {
+        listener();
     } else {
-        queue_->listeners.push_back(std::move(listener));
+        queue_->listeners.push_back({sequence, std::move(listener)});
     }
     return Status::Ok;
 }
@@ -210,8 +213,7 @@ Status Stream::close() {
     const std::lock_guard joining(queue_->joining);
     if (queue_->thread.joinable()) queue_->thread.join();
     const std::lock_guard lock(queue_->mutex);
-    std::ranges::for_each(queue_->listeners,
-                          &Queue::Listener::notify);  // for work that now never comes: nobody shall wait for it
+    for (const auto& listener : queue_->listeners) listener.notify();  // of work that now never comes
     queue_->listeners.clear();
     return Status::Ok;
 }

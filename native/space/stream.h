@@ -55,6 +55,9 @@ public:
 
     // A new eventfd that becomes readable when the tasks up to `sequence` have ended. The caller closes it.
     Status notify_fd(std::uint64_t sequence, int& fd) const;
+    // Runs `listener` when the copies up to `sequence` have ended, or never will; at once if that is so already. With
+    // the stream's lock held: it must not block, nor call the stream.
+    Status listen(std::uint64_t sequence, std::function<void()> listener) const;
 
     // Takes no new work, finishes what was submitted, joins the thread. Idempotent. Interrupted: it will end later.
     Status close();

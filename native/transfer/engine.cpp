@@ -188,9 +188,6 @@ void TransferEngine::abandon_in_child() {
     port_holder_.reset();
 }
 
-// Called with the lock held.
-Status TransferEngine::ensure_arena() { return arena_ != nullptr ? Status::Ok : Arena::make(arena_); }
-
 Status TransferEngine::register_memory(std::span<const std::uint64_t> starts,
                                        std::span<const std::uint64_t> sizes_bytes) {
     if (const Status status = check_process(); status != Status::Ok) return status;
@@ -254,7 +251,7 @@ void TransferEngine::export_ends(const ExportedRange& range) {
 Status TransferEngine::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     const std::unique_lock lock = lock_when_closed();
-    if (const Status status = ensure_arena(); status != Status::Ok) return status;
+    if (arena_ == nullptr) arena_ = std::make_unique<Arena>();
     if (const Status status = arena_->allocate(size_bytes, address); status != Status::Ok) return status;
     const Status status = registrations_.add({&address, 1}, {&size_bytes, 1});
     if (status != Status::Ok) static_cast<void>(arena_->release(address));

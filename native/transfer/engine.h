@@ -126,7 +126,6 @@ private:
     Status dial_once(const std::string& session);
     Status wait_for_initiators(const char* what);
     static void wait_for_server();
-    Status ensure_arena();
     void export_ends(const ExportedRange& range) override;
     Status check_process() const;
     Deadline deadline() const { return std::chrono::steady_clock::now() + timeout_; }

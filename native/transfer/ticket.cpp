@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "base/last_error.h"
-#include "base/notify_fd.h"
 
 namespace memfabric {
 
@@ -42,11 +41,9 @@ Status Ticket::wait(Completion::Timeout timeout) {
     return outcome.status;
 }
 
-Status Ticket::notify_fd(int& fd) {
+Status Ticket::listen(std::function<void()> listener) {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const auto notifier = std::make_shared<NotifyFd>();  // shared: functions must be copyable
-    if (const Status status = NotifyFd::make("a transfer's ticket", *notifier, fd); status != Status::Ok) return status;
-    completion_.listen([notifier] { notifier->notify(); });
+    completion_.listen(std::move(listener));
     return Status::Ok;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "base/api.h"
 #include "base/fork_guard.h"
@@ -21,9 +22,9 @@ public:
     Status run(const Stream::Task& work);
 
     bool done() const { return completion_.done(); }
-    bool cancel();                             // true if the transfer will never begin
-    Status wait(Completion::Timeout timeout);  // the transfer's status; Timeout if it has not ended by then
-    Status notify_fd(int& fd);                 // becomes readable when the transfer has ended
+    bool cancel();                                  // true if the transfer will never begin
+    Status wait(Completion::Timeout timeout);       // the transfer's status; Timeout if it has not ended by then
+    Status listen(std::function<void()> listener);  // runs when the transfer has ended, perhaps at once; must not block
 
 private:
     enum class State : std::uint8_t { Waiting, Running, Cancelled };

@@ -58,6 +58,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What completion offers: the public names, and none of the modules they come from."""
+    return [*__all__, "__doc__", "__version__"]
+
+
 @api_boundary.returns_code
 def initialize(flags: SupportsIndex = 0) -> None:
     """Turns the library on in this process. Optional and idempotent; `flags` is reserved. Codes: 0."""
@@ -80,12 +85,13 @@ def set_log_level(level: SupportsIndex) -> None:
 
 
 @api_boundary.returns_code
-def set_extern_logger(fn: Callable[[int, str], None]) -> None:
-    """Sends every log line to `fn(level, text)` instead of standard error. Codes: 0.
+def set_extern_logger(fn: Callable[[int, str], object] | None) -> None:
+    """Sends every log line to `fn(level, text)` instead of standard error; None: to standard error again. Codes: 0.
 
     An exception in `fn`, even `SystemExit`, is swallowed and counted (`logs.handler.extern_failures`).
     """
-    arguments.function("fn", fn)
+    if fn is not None:
+        arguments.function("fn", fn)
     logs.handler.extern = fn
 
 
@@ -121,11 +127,13 @@ def get_and_clear_last_err_msg() -> str:
 
 
 @api_boundary.returns_code
-def create_config_store(store_url: str) -> None:
+def create_config_store(store_url: str | None) -> None:
     """Starts a store server in this process; it runs until `uninitialize()` or the end of the process.
 
-    Codes: 0, also when this process runs it already; -2000 malformed URL; -2009 another process has the address.
+    Codes: 0, also when this process runs it already; -2000 malformed URL, None; -2009 another process has the address.
     """
+    if store_url is None:  # a program passes on a variable that nobody has set
+        raise InvalidParam("store_url is None, expected tcp://host:port")
     hosting.host(parse_url(arguments.text("store_url", store_url)), "create_config_store")
 
 

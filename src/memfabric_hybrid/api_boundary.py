@@ -1,9 +1,9 @@
 """The API boundary, between exceptions (inside) and codes (outside): the one place where failures become return values.
 
-Every failure that leaves through here sets the last error of the calling thread. TypeErrors pass: they are the
-caller's wrong types, as documented. So does what a signal handler of the program raised while it happened to run in
-here. Anything else that is not a FabricError is a defect of ours; it is logged with its traceback and reported as
-ERROR, because the interface promises codes.
+Every failure that leaves through here is one line of the log and the last error of the calling thread. TypeErrors pass:
+they are the caller's wrong types, as documented. So does what a signal handler of the program raised while it happened
+to run in here. Anything else that is not a FabricError is a defect of ours; it is logged with its traceback and
+reported as ERROR, because the interface promises codes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from memfabric_hybrid import _native, forks, logs, signal_handlers
+from memfabric_hybrid import _native, failure_log, forks, logs, signal_handlers
 from memfabric_hybrid.errors import SHORTAGES, Code, FabricError, resource_failure
 
 P = ParamSpec("P")
@@ -20,16 +20,23 @@ T = TypeVar("T")
 log = logs.get(__name__)
 
 
-def record(failure: Exception) -> Code:
-    """Sets the last error to what `failure` says; returns its code."""
+def record(call: str, failure: Exception) -> Code:
+    """Logs that the call failed, and sets the last error to what `failure` says; returns its code."""
     if isinstance(failure, OSError) and failure.errno in SHORTAGES:
         failure = resource_failure("the system refuses something that this call needs", failure)
     if isinstance(failure, FabricError):
-        _native.set_last_error(str(failure))
+        failure_log.report(call, failure.code, str(failure))
+        _native.set_last_error(str(failure))  # afterwards: a logger of the program's own may have called us
         return failure.code
-    log.error("unexpected failure", exc_info=failure)
+    log.error("%s: unexpected failure", call, exc_info=failure)
     _native.set_last_error(f"unexpected {type(failure).__name__}: {failure}; the log has the traceback")
     return Code.ERROR
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """As users write it: bm.initialize, BigMemory.join."""
+    name = function.__qualname__
+    return name if "." in name else f"{function.__module__.rpartition('.')[2]}.{name}"
 
 
 def _is_programs(failure: Exception) -> bool:
@@ -38,6 +45,8 @@ def _is_programs(failure: Exception) -> bool:
 
 def returns_code(function: Callable[P, None]) -> Callable[P, int]:
     """0 when `function` returns, the failure's code when it raises."""
+    function.__annotations__["return"] = "int"  # before it is wrapped: help() and inspect look through the boundary
+    call = _name_of(function)
 
     @functools.wraps(function)
     def boundary(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -49,10 +58,9 @@ def returns_code(function: Callable[P, None]) -> Callable[P, int]:
         except Exception as failure:
             if _is_programs(failure):
                 raise
-            return int(record(failure))
+            return int(record(call, failure))
         return 0
 
-    boundary.__annotations__ = {**function.__annotations__, "return": "int"}
     return boundary
 
 
@@ -60,6 +68,8 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """The function's value, or `on_failure` when it raises: the getters of the documents."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        call = _name_of(function)
+
         @functools.wraps(function)
         def boundary(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
@@ -70,7 +80,7 @@ def returns(on_failure: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
             except Exception as failure:
                 if _is_programs(failure):
                     raise
-                record(failure)
+                record(call, failure)
                 return on_failure
 
         return boundary

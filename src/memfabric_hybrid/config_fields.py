@@ -1,14 +1,17 @@
-"""The documents' configuration classes: fields with a default, and the type check of the C field behind each."""
+"""The documents' configuration classes: fields, and the type check of the C field behind each."""
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from typing import SupportsIndex, overload
 
 from memfabric_hybrid import arguments
 
 
 class Config:
-    """Base of the configuration classes. Slots: a misspelt field is an AttributeError, not a setting without effect."""
+    """Base of the configuration classes, which give every field its default when they are made.
+
+    Slots: a misspelt field is an AttributeError, not a setting without effect.
+    """
 
     __slots__ = ("_values",)
 
@@ -19,14 +22,15 @@ class Config:
 class U32:
     """A field with the range of the documents' C type: other types raise TypeError when assigned."""
 
-    def __init__(self, default: int) -> None:
-        self._default = default
-
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, config: Config | None, owner: type | None = None) -> int:
-        return self._default if config is None else config._values.get(self._name, self._default)
+    @overload
+    def __get__(self, config: None, owner: type) -> U32: ...
+    @overload
+    def __get__(self, config: Config, owner: type | None = None) -> int: ...
+    def __get__(self, config: Config | None, owner: type | None = None) -> U32 | int:
+        return self if config is None else config._values[self._name]
 
     def __set__(self, config: Config, value: SupportsIndex) -> None:
         config._values[self._name] = arguments.u32(self._name, value)
@@ -35,14 +39,15 @@ class U32:
 class Flag:
     """A boolean field; takes what `bool()` takes of ints, refuses text and the like."""
 
-    def __init__(self, default: bool) -> None:
-        self._default = default
-
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, config: Config | None, owner: type | None = None) -> bool:
-        return bool(self._default if config is None else config._values.get(self._name, self._default))
+    @overload
+    def __get__(self, config: None, owner: type) -> Flag: ...
+    @overload
+    def __get__(self, config: Config, owner: type | None = None) -> bool: ...
+    def __get__(self, config: Config | None, owner: type | None = None) -> Flag | bool:
+        return self if config is None else bool(config._values[self._name])
 
     def __set__(self, config: Config, value: bool) -> None:
         if not isinstance(value, int):

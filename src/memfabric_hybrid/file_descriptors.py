@@ -15,27 +15,33 @@ from contextlib import contextmanager
 
 from memfabric_hybrid import _native, logs
 
-ENOUGH = 8 * _native.MAX_RANKS  # a link each way to all, or, for the store, a few connections of each
+PER_RANK = 8  # a link each way, memory on the way, or, for the store, a few connections of each
+FOR_THE_REST = 256  # what the program has open, and what we have whoever is there
 
 LOWEST_OWN = _native.LOWEST_OWN_FD
 
 _log = logs.get(__name__)
 
 
-def allow_enough() -> None:
-    """Raises the soft limit as far as the hard one lets it; never lowers it."""
+def enough_for(ranks: int) -> int:
+    """Descriptors of a process that has to do with so many ranks."""
+    return PER_RANK * ranks + FOR_THE_REST
+
+
+def allow_enough(ranks: int) -> None:
+    """Raises the soft limit to what so many ranks need, as far as the hard one lets it, if it is lower than that."""
+    enough = enough_for(ranks)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= ENOUGH:
+    if soft == resource.RLIM_INFINITY or soft >= enough:
         return
-    allowed = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
+    allowed = enough if hard == resource.RLIM_INFINITY else min(enough, hard)
+    if allowed <= soft:
+        return
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     _log.info(
-        "this process may have %d descriptors now, %d before; a cluster of %d ranks needs %d",
-        allowed,
-        soft,
-        _native.MAX_RANKS,
-        ENOUGH,
-    )
+        "this process may have %d descriptors now (soft limit of ulimit -n), %d before: %d ranks need %d",
+        allowed, soft, ranks, enough,
+    )  # fmt: skip
 
 
 def open_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:

@@ -6,15 +6,25 @@ ASCEND_MF_LOG_LEVEL). SIGINT and SIGTERM end it cleanly.
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
+from collections.abc import Sequence
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import settings
 
 
-def main() -> int:
-    """The exit status: 0 after a signal, else the code of `create_config_store`."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0 after a signal, else the code of `create_config_store`, which the log explains."""
+    parser = argparse.ArgumentParser(
+        prog="python -m memfabric_hybrid.launch_ascend_mf_store",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+    )
+    _, ignored = parser.parse_known_args(arguments)
+    if ignored:
+        print(f"{parser.prog}: ignores {' '.join(ignored)}; see --help", file=sys.stderr)
     url = settings.text(settings.STORE_URL)
     if not url:
         raise ValueError(f"set {' or '.join(settings.STORE_URL.names)} to the address of the store, tcp://host:port")
@@ -24,8 +34,8 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     code = mf.create_config_store(url)
     if code != 0:
-        print(mf.get_last_err_msg(), file=sys.stderr)
         return code
+    print(f"the config store runs at {url}; SIGINT (Ctrl-C) or SIGTERM ends it", flush=True)
     signal.sigwait(signals)
     mf.uninitialize()
     return 0

@@ -20,7 +20,7 @@ from memfabric_hybrid import settings
 
 ROOT = "memfabric_hybrid"
 TRACE = 5
-ExternLogger = Callable[[int, str], None]
+ExternLogger = Callable[[int, str], object]
 
 # The documents' numbers on the left; trace and fatal came later, hence the order.
 LEVELS: dict[int, int] = {

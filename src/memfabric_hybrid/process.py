@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 
-from memfabric_hybrid import _native, forks, logs, settings
+from memfabric_hybrid import _native, failure_log, forks, logs, settings
 from memfabric_hybrid.bm import runtime as bm_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
 from memfabric_hybrid.store.server import hosting
@@ -32,6 +32,7 @@ def stop() -> None:
 
 
 def _at_exit() -> None:
+    failure_log.close()
     stop()
     _native.shut_down()
     logs.handler.extern = None  # the program's function would keep its module alive beyond the interpreter's end
@@ -47,6 +48,7 @@ def _in_forked_child() -> None:
 
 def install() -> None:
     """Called once by the package."""
+    _native._set_failure_handler(failure_log.report)
     _native._set_notice_handler(lambda sentence: _log.warning("%s", sentence))
     atexit.register(_at_exit)
     forks.in_child(_in_forked_child)

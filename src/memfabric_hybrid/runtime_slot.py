@@ -38,25 +38,25 @@ class RuntimeSlot(Generic[R]):
         self._turn = threading.Lock()  # held while a runtime starts, so that two that start together start one
         self._changed = threading.Condition()  # guards the runtime and the starts; held for moments
 
-    def start(self, make: Callable[[Interruption], R]) -> None:
-        """Again while there is one: nothing happens. NotInit when `stop` is called meanwhile, and nothing is left."""
+    def start(self, make: Callable[[Interruption], R]) -> R | None:
+        """The one there is, and nothing happens. NotInit when `stop` is called meanwhile, and nothing is left."""
         forks.notice()
         interruption = Interruption()
         with self._changed:
             self._starts.append(interruption)
         try:
             with self._turn:
-                self._start(make, interruption)
+                return self._start(make, interruption)
         finally:
             with self._changed:
                 self._starts.remove(interruption)
                 self._changed.notify_all()
 
-    def _start(self, make: Callable[[Interruption], R], interruption: Interruption) -> None:
+    def _start(self, make: Callable[[Interruption], R], interruption: Interruption) -> R | None:
         if interruption.is_struck():
             raise self._interrupted()
         if self._runtime is not None:
-            return
+            return self._runtime
         try:
             made = make(interruption)
         except FabricError as failure:
@@ -66,7 +66,7 @@ class RuntimeSlot(Generic[R]):
         with self._changed:
             if not interruption.is_struck():
                 self._runtime = made
-                return
+                return None
         made.end(Deadline(self._farewell_s))
         raise self._interrupted()
 
@@ -97,6 +97,16 @@ class RuntimeSlot(Generic[R]):
                 "clean up when it returns",
                 self._capability,
                 self._farewell_s,
+            )
+
+    def tell_ignored(self, given: dict[str, object], used: dict[str, object]) -> None:
+        """For `initialize` while there is one: a word about the arguments that differ and have no effect."""
+        differing = [f"{name}={value} ({used[name]} is used)" for name, value in given.items() if value != used[name]]
+        if differing:
+            log.warning(
+                "%s is initialised already, so initialize() ignores %s; uninitialize it first",
+                self._capability,
+                ", ".join(differing),
             )
 
     def current(self) -> R:

@@ -37,6 +37,9 @@ COPY_THREADS = Setting(
 HUGE_PAGES = Setting(
     ("MF_HUGE_PAGES",), "auto", "auto|off", "Use huge pages for pool memory when the machine has them reserved."
 )
+PREFAULT = Setting(
+    ("MF_PREFAULT",), "off", "on|off", "Allocate all of a rank's pool or heap memory at create, not when it is touched."
+)
 TRANSFER_TIMEOUT = Setting(
     ("MF_TRANSFER_TIMEOUT_MS", "ASCEND_TRANSFER_TIMEOUT"),
     "3000",
@@ -56,6 +59,7 @@ ALL: tuple[Setting, ...] = (
     HEARTBEAT_TIMEOUT,
     COPY_THREADS,
     HUGE_PAGES,
+    PREFAULT,
     TRANSFER_TIMEOUT,
     HOST_IDENTITY,
 )
@@ -94,11 +98,19 @@ def copy_threads() -> int:
     return int(value)
 
 
+def _choice(setting: Setting, yes: str) -> bool:
+    value = text(setting)
+    if value not in (yes, "off"):
+        raise InvalidParam(f"{setting.names[0]} is {value!r}, expected {yes} or off")
+    return value == yes
+
+
 def huge_pages_wanted() -> bool:
-    value = text(HUGE_PAGES)
-    if value not in ("auto", "off"):
-        raise InvalidParam(f"{HUGE_PAGES.names[0]} is {value!r}, expected auto or off")
-    return value == "auto"
+    return _choice(HUGE_PAGES, "auto")
+
+
+def prefault_wanted() -> bool:
+    return _choice(PREFAULT, "on")
 
 
 def transfer_timeout_ms() -> int:

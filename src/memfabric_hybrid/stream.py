@@ -23,7 +23,8 @@ class Stream(_native.Stream):
         return self._finished().__await__()
 
     async def _finished(self) -> int:
-        await awaiting.readable(self.notify_fd(self.submitted))
+        submitted = self.submitted
+        await awaiting.notified(lambda notifier, token: self._notify(notifier, token, submitted))
         return self.wait()
 
     def __enter__(self) -> Stream:

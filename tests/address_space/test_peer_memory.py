@@ -42,13 +42,13 @@ def test_every_segment_needs_a_file(memory: PeerMemory) -> None:
 
 
 def test_only_what_is_new_is_mapped(memory: PeerMemory, space: TwinSpace) -> None:
-    first, second = SegmentFact(0, 0, 2 * MIB), SegmentFact(0, 2 * MIB, 2 * MIB, adopted=True)
+    first, second = SegmentFact(0, 0, 2 * MIB), SegmentFact(0, 2 * MIB, 2 * MIB)
     memory.map(share(first), FDS[:1])
     memory.map(share(first, second), FDS)
     assert space.done == [
         ("attach", 1, 0, True),
         ("activate", 1),
-        ("attach", 1, 2 * MIB, False),
+        ("attach", 1, 2 * MIB, True),
         ("activate", 1),
     ]
 

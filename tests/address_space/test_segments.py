@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources
 
 @pytest.fixture
 def file() -> Iterator[int]:
-    fd = os.memfd_create("the program's own")
+    fd = os.memfd_create("the program's own", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4 * MIB)
     yield fd
     os.close(fd)
@@ -91,6 +92,38 @@ def test_adopted_file_must_do(file: int) -> None:
     with pytest.raises(InvalidParam, match="not a shared-memory file"):
         segments.adopt(folder, 1)
     os.close(folder)
+
+
+def test_adopted_file_cannot_be_cut_any_more(file: int) -> None:
+    segment = segments.adopt(file, 2 * MIB)
+    with pytest.raises(PermissionError):
+        os.ftruncate(file, MIB)
+    with pytest.raises(PermissionError):
+        os.open(f"/proc/self/fd/{file}", os.O_RDWR | os.O_TRUNC)
+    segment.close()
+
+
+@pytest.mark.parametrize("where", ["/dev/shm", "/tmp", "memfd"])
+def test_file_that_could_be_cut_is_refused_with_the_remedy(where: str) -> None:
+    """Whoever has the file could take it away from under every rank that has mapped it."""
+    with tempfile.TemporaryFile(dir=where if where != "memfd" else None) as file:
+        fd = file.fileno() if where != "memfd" else os.memfd_create("without seals")
+        os.ftruncate(fd, 4 * MIB)
+        with pytest.raises(InvalidParam, match="could be cut"):
+            segments.adopt(fd, 2 * MIB)
+        if where == "memfd":
+            os.close(fd)
+
+
+def test_huge_pages_of_an_adopted_file_are_reserved(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[int] = []
+    monkeypatch.setattr(segments.prefault, "fill", lambda fd, size: filled.append(size))
+    segments.adopt(file, 2 * MIB).close()
+    assert not filled, "ordinary pages are there as long as the machine has memory"
+    huge = type("status", (), {"f_bsize": 2 * MIB})
+    monkeypatch.setattr(os, "fstatvfs", lambda fd: huge)
+    segments.adopt(file, 2 * MIB).close()
+    assert filled == [2 * MIB]
 
 
 def test_room_for_extensions() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from typing import Any
 
@@ -175,7 +174,7 @@ def test_consumer_contributes_nothing(store_url: str, workers: Any) -> None:
 
 
 def test_memory_that_the_program_brings_along(store_url: str, workers: Any) -> None:
-    with tempfile.TemporaryFile(dir="/dev/shm") as file, workers(1) as cluster:
+    with open(os.memfd_create("brought", os.MFD_ALLOW_SEALING), "w+b") as file, workers(1) as cluster:
         file.truncate(4 * MIB)
         file.write(b"in the file")
         file.flush()
@@ -188,6 +187,10 @@ def test_memory_that_the_program_brings_along(store_url: str, workers: Any) -> N
         assert os.pread(file.fileno(), 4, 4 * MIB - 4) == b"last"
         assert pool_worker.pools[0].extend_local_mem(HOST, 2 * MIB) == 0
         assert cluster.call(0, "write", 0, 4 * MIB - 2, b"seam") == (0, "")
+        for cut in (lambda: file.truncate(MIB), lambda: os.open(f"/proc/self/fd/{file.fileno()}", os.O_TRUNC)):
+            with pytest.raises(PermissionError):  # else the other rank would die of SIGBUS
+                cut()
+        assert cluster.call(0, "load", 0, 2 * MIB, 4) == bytes(4)
 
 
 @pytest.mark.parametrize("count", [8, 64])

@@ -229,7 +229,7 @@ def test_descriptor_that_is_no_file() -> None:
 
 @pytest.mark.usefixtures("member")
 def test_file_that_is_too_small_or_read_only() -> None:
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+    with open(os.memfd_create("brought", os.MFD_ALLOW_SEALING), "w+b") as file:
         file.truncate(2 * MIB - 1)
         with refusal("INVALID_PARAM -2000", f"{2 * MIB - 1} bytes", str(2 * MIB)):
             from_file(file.fileno())
@@ -243,6 +243,15 @@ def test_file_that_is_too_small_or_read_only() -> None:
         finally:
             os.close(read_only)
         from_file(file.fileno()).destroy()
+
+
+@pytest.mark.usefixtures("member")
+def test_file_that_could_be_cut() -> None:
+    """Its owner truncates it, or its successor opens it anew: a neighbour that touches it dies of SIGBUS."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(2 * MIB)
+        with refusal("INVALID_PARAM -2000", "could be cut", "MFD_ALLOW_SEALING"):
+            from_file(file.fileno())
 
 
 @pytest.mark.usefixtures("member")

@@ -56,6 +56,7 @@ def test_wrong_types() -> None:
     for wrong in ("1", 1.0, None):
         with pytest.raises(TypeError):
             mf.set_log_level(wrong)
+    for wrong in ("1", 1.0):
         with pytest.raises(TypeError):
             mf.set_extern_logger(wrong)
 

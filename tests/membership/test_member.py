@@ -9,9 +9,10 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from memfabric_hybrid import file_descriptors
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
-from memfabric_hybrid.file_descriptors import ENOUGH
+from memfabric_hybrid.file_descriptors import enough_for
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
@@ -107,9 +108,12 @@ def test_refused_newcomer_leaves_no_rank_socket(cluster: StoreAndMembers) -> Non
 def test_members_may_have_a_link_to_everybody(cluster: StoreAndMembers) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        for before, after in ((600, min(ENOUGH, hard)), (hard, hard)):
+        for ranks, before, after in ((1024, 600, min(enough_for(1024), hard)), (4, 600, 600), (1024, hard, hard)):
             resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
-            cluster.enter()
+            file_descriptors.allow_enough(ranks)
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (after, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+        cluster.enter(capacity=4)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (enough_for(4), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

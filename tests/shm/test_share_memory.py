@@ -37,7 +37,7 @@ def test_everybody_reaches_everybodys_memory(ranks: Ranks, count: int) -> None:
 def test_properties(heap: shm.ShareMemory) -> None:
     assert (heap.local_rank, heap.rank_size, heap.symmetric_size) == (0, 1, 4 * MIB)
     assert heap.gva % (2 * MIB) == 0
-    assert heap.query_support_data_operation() == shm.ShmDataOpType.MTE | shm.ShmDataOpType.SDMA
+    assert heap.query_support_data_operation() == shm.ShmDataOpType.MTE
     assert "rank 0 of 1" in repr(heap)
     assert not hasattr(heap, "copy_data")
 

@@ -101,11 +101,11 @@ ENUMS: dict[str, dict[str, int]] = {
     "bm.BmMemType": {"LOCAL_DEVICE": 0, "LOCAL_HOST": 1, "DEVICE": 2, "HOST": 3},
     "bm.BmGroupEvent": {"JOIN_EVENT": 0, "LEAVE_EVENT": 1},
     "TransDataOpType": OP_TYPES,
-    "TransferOpcode": {"READ": 0, "WRITE": 1},
+    "TransferOpcode": {"Read": 0, "Write": 1},
 }  # fmt: skip
 ALIASES = {
     "bm.BmDataOpType": {"ROCE": "HOST_RDMA"},
-    "TransferOpcode": {"Read": "READ", "Write": "WRITE"},
+    "TransferOpcode": {"READ": "Read", "WRITE": "Write"},
 }
 
 CODES = {

@@ -195,11 +195,28 @@ def test_buffers_and_tensors(engine: mf.TransferEngine) -> None:
         must(engine.unregister(buffer))
         assert engine.transfer_sync_write(engine.session_id, ctypes.addressof(own), int(address), 8) == -2000
     assert numbers.tobytes() == tensor.data.tobytes() == b"12345678"
-    must(engine.register(b"read-only memory can be read"))
     for bad in (np.zeros((4, 4))[:, 1], bytearray(), Tensor(np.zeros((4, 4))[:, 1]), Tensor(np.zeros(0))):
         assert engine.register(bad) == -2000
     with pytest.raises(TypeError):
         engine.register(17)
+
+
+def test_read_only_buffers_are_refused(engine: mf.TransferEngine) -> None:
+    """Peers could write into them: `bytes` that change break every dictionary they are in."""
+    constant = b"never changes" * 100
+    frozen = np.arange(1000)
+    frozen.flags.writeable = False
+    for buffer in (constant, frozen, memoryview(bytearray(64)).toreadonly()):
+        assert engine.register(buffer) == -2000
+        assert "is read-only, and peers may write into registered memory" in mf.get_last_err_msg()
+    address = np.frombuffer(constant, np.uint8).ctypes.data
+    source = ctypes.create_string_buffer(b"changed", 7)
+    assert engine.transfer_sync_write(engine.session_id, ctypes.addressof(source), address, 7) == -2000
+    assert constant == b"never changes" * 100
+    copied = frozen.copy()
+    must(engine.register(copied))
+    copied.flags.writeable = False
+    must(engine.unregister(copied))
 
 
 def test_changes_reach_connected_peers_at_once_even_when_stopped(engine: mf.TransferEngine, workers: Workers) -> None:

@@ -84,6 +84,16 @@ def test_bad_session_ids(bad: str) -> None:
         must(engine.initialize(None, "127.0.0.1:0", "Decode", 0))
 
 
+@pytest.mark.parametrize("bad", ["", "127.0.0.1;5001", "127.0.0.1:5001_77", "127.0.0.1_77", "127.0.0.1.5001", "127.0.0",
+                                 "5001", "host:x", "a:b:c", "::1::2", "[::1]:50_7", "a name", "x" * 256])  # fmt: skip
+def test_ids_that_nobody_can_dial_are_refused_at_initialize(bad: str, store_url: str) -> None:
+    """Also where a store could publish them as names: their peers would get the error."""
+    with mf.TransferEngine() as engine:
+        assert engine.initialize(store_url, bad, "Decode", 0) == -2000
+        assert bad[:200] in mf.get_last_err_msg()
+        must(engine.initialize(store_url, "decode/3.rank_0@host-1", "Decode", 0))
+
+
 def test_bad_destinations(engine: mf.TransferEngine) -> None:
     for bad in ("", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "a b:1"):
         assert engine.transfer_sync_write(bad, 4096, 4096, 8) == -2000, bad

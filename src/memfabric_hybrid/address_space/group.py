@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from memfabric_hybrid import clock
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.address_space.messages import Request, Share
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -22,8 +22,10 @@ from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
+from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import WatchUpdate
 
+log = logs.get(__name__)
 ON_ANOTHER_HOST = "it is on another host, and this version has no network route"
 
 
@@ -90,7 +92,14 @@ class Group:
 
         TimedOut names who did not come; NotConnected, at once, who came and is gone again.
         """
-        known = self._participants
+        patience = Patience(log, deadline.timeout_s)
+        while missing := self._missing_after(patience.due_in_s(), deadline):  # under no lock: a logger may call us
+            ranks = ", ".join(map(str, missing))
+            patience.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
+
+    def _missing_after(self, wait_s: float, deadline: Deadline) -> list[int]:
+        """Who is missing so much later; nobody, as soon as that is so."""
+        known, until = self._participants, Deadline(wait_s)
         with self._changed:
             self._check_wanted()
             while missing := known.missing():
@@ -101,8 +110,11 @@ class Group:
                         f"{len(missing)} of {known.capacity} ranks did not come within {deadline.timeout_s:g} s: "
                         f"{', '.join(map(str, missing))}"
                     )
-                self._changed.wait(deadline.remaining_s())
+                if until.expired:
+                    break
+                self._changed.wait(min(deadline.remaining_s(), until.remaining_s()))
                 self._check_wanted()
+        return list(missing)
 
     def wait_for_store(self, deadline: Deadline) -> str:
         """The life of the store (its incarnation) in which everybody who takes part is registered.

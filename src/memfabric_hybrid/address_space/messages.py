@@ -23,7 +23,6 @@ class SegmentFact(msgspec.Struct, frozen=True, array_like=True):
     tier: Annotated[int, msgspec.Meta(ge=0, le=1)]
     slot_offset: Number
     size_bytes: Number
-    adopted: bool = False  # a file that the program brought along: it may be one that can be cut
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):

@@ -42,7 +42,7 @@ class OwnMemory:
     def shown(self) -> tuple[tuple[SegmentFact, ...], list[int]]:
         """Our segments, a descriptor for each, and the enclosed ones behind. They stay ours: for use in a turn."""
         mine = self._segments  # read once: another thread may extend
-        facts = tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes, s.adopted) for s in mine)
+        facts = tuple(SegmentFact(int(s.tier), s.slot_offset, s.size_bytes) for s in mine)
         return facts, [*(s.fd for s in mine), *self._enclosed_fds]
 
     def duplicates(self) -> tuple[tuple[SegmentFact, ...], list[int]]:

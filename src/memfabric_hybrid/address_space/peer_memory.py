@@ -42,7 +42,7 @@ class PeerMemory:
         for fact, fd in zip(share.segments, fds, strict=True):
             if fact.slot_offset >= self._space._allocated(share.rank, fact.tier):
                 place = (fact.slot_offset, fact.size_bytes)
-                self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=not fact.adopted)
+                self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=True)
         self._space._activate(share.rank)
 
     def revoke(self, rank: int, reason: str) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from memfabric_hybrid import _native, settings
+from memfabric_hybrid import _native, logs, memory_limits, settings
+from memfabric_hybrid.address_space import prefault
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources
 
+log = logs.get(__name__)
 MOST_PER_RANK = 200  # descriptors of one rank travel in one message; the kernel's limit for that is 253
 
 
@@ -32,7 +34,6 @@ class Segment(msgspec.Struct):
     size_bytes: int
     fd: int
     page_bytes: int
-    adopted: bool = False  # the program's file, which it may still cut
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -41,7 +42,7 @@ class Segment(msgspec.Struct):
 
 
 def create(tier: Tier, slot_offset: int, size_bytes: int, placement: Placement) -> Segment:
-    """New zeroed memory. MallocFailed when the machine could never hold it, NoResources without a descriptor for it."""
+    """New zeroed memory. MallocFailed when it could never be held, NoResources without a descriptor for it."""
     total = _native.machine_memory_bytes()
     if size_bytes > total:
         raise MallocFailed(f"{tier.name} of {size_bytes} bytes was asked for, this machine has {total} bytes in all")
@@ -49,12 +50,42 @@ def create(tier: Tier, slot_offset: int, size_bytes: int, placement: Placement) 
     if placement.numa_node is not None:
         check_node(placement.numa_node)
         node = placement.numa_node
+    fills = settings.prefault_wanted()
     fd, page_bytes = _native.create_segment(size_bytes, settings.huge_pages_wanted(), node, placement.strict)
-    return Segment(tier, slot_offset, size_bytes, fd, page_bytes)
+    made = Segment(tier, slot_offset, size_bytes, fd, page_bytes)
+    try:
+        if page_bytes < _native.HUGE_PAGE_BYTES:  # huge pages are set aside already, and no memory limit counts them
+            _check_limit(made)
+        if fills:
+            prefault.fill(fd, size_bytes)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _check_limit(made: Segment) -> None:
+    """MallocFailed for what this process may never have; a word about what it may not get as things are."""
+    limit = memory_limits.tightest()
+    asked = f"{made.tier.name} of {made.size_bytes} bytes was asked for"
+    if made.size_bytes > limit.most_bytes:
+        raise MallocFailed(
+            f"{asked}, this process may have {limit.most_bytes} bytes in all ({limit.holder}); "
+            "ask for less, or raise the memory limit of the container"
+        )
+    if made.size_bytes > limit.left_bytes:
+        log.warning(
+            "%s, and %d of the %d bytes that this process may have (%s) are left: who touches more is killed",
+            asked, limit.left_bytes, limit.most_bytes, limit.holder,
+        )  # fmt: skip
 
 
 def adopt(shm_fd: int, size_bytes: int) -> Segment:
-    """DRAM in a file the program brings along (a memfd or a file of /dev/shm); the descriptor is duplicated."""
+    """DRAM in a memory file the program brings along; it is sealed against cutting, its descriptor is duplicated.
+
+    Neighbours map it: what could be taken away from under them (a file that shrinks, a file system that is full) would
+    crash them.
+    """
     try:
         status = os.fstat(shm_fd)
     except OSError as error:
@@ -67,8 +98,20 @@ def adopt(shm_fd: int, size_bytes: int) -> Segment:
         )
     if fcntl.fcntl(shm_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
         raise InvalidParam(f"shm_fd {shm_fd} is not open for reading and writing")
-    duplicate = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    return Segment(Tier.DRAM, 0, size_bytes, duplicate, os.fstatvfs(shm_fd).f_bsize, adopted=not _sealed(duplicate))
+    own = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, _native.LOWEST_OWN_FD)
+    made = Segment(Tier.DRAM, 0, size_bytes, own, os.fstatvfs(shm_fd).f_bsize)
+    try:
+        if not _sealed(own):
+            raise InvalidParam(
+                f"shm_fd {shm_fd} could be cut by whoever has the file, and every rank that touches it would crash: "
+                "bring one that can be sealed, from memfd_create with MFD_ALLOW_SEALING"
+            )
+        if made.page_bytes >= _native.HUGE_PAGE_BYTES:
+            prefault.fill(own, size_bytes)  # there may be no huge page left when a rank touches it, which crashes it
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _sealed(fd: int) -> bool:

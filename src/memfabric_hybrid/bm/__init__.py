@@ -48,6 +48,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What completion offers: the public names, and none of the modules they come from."""
+    return [*__all__, "__doc__"]
+
+
 @api_boundary.returns_code
 def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsIndex, config: BmConfig) -> None:
     """Enters the cluster whose store is at `store_url`; again while initialised: 0 and nothing happens.
@@ -59,7 +64,8 @@ def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsInd
         config: time-outs, who runs the store, how ranks are given.
 
     Codes: 0; -2000 a value is outside its limits; -2002 all ranks are taken; -2004 the store did not answer within
-    `config.init_timeout`; -2006 the fixed rank is in use; -2009 `start_store_only` and the address is taken.
+    `config.init_timeout`; -2006 the fixed rank is in use; -2009 what has the address
+    is no store, or `start_store_only` and it is taken.
     """
     size = arguments.u32("world_size", world_size)
     arguments.u16("device_id", device_id)
@@ -85,7 +91,9 @@ def update_store_url(store_url: str) -> None:
     """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
     address = arguments.text("store_url", store_url)
     node = runtime.current_node()
-    node.member.store.update_url(parse_url(address))
+    moved_to = parse_url(address)
+    node.member.store.update_url(moved_to)
+    runtime.current().url = moved_to
 
 
 def create(
@@ -127,7 +135,8 @@ def create2(
         enable_56bits_gva: accepted; addresses are 47-bit.
         flags: bits 0-6 NUMA node if bit 7 is set; 8 take DRAM from `shm_fd`; 9 accepted (always so); 10 the node is a
             preference only.
-        shm_fd: a shared-memory file of at least `local_dram_size` bytes, with bit 8 of `flags`.
+        shm_fd: a memory file (`memfd_create` with MFD_ALLOW_SEALING; it is sealed against cutting) of at least
+            `local_dram_size` bytes, with bit 8 of `flags`.
         tag, tag_op_info: names this rank's kind and the rules between kinds, "tagA:HOST_SHM:tagB,…".
 
     Raises:
@@ -152,5 +161,5 @@ def create2(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record(reason)
+        api_boundary.record("bm.create", reason)
         raise RuntimeError(f"create bm handle failed: {reason}") from failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import SupportsIndex
 
 from memfabric_hybrid import arguments
 from memfabric_hybrid.config_fields import U32, Config, Flag
@@ -13,7 +14,7 @@ _NIC = re.compile(r"tcp6?://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]+)(/\d{1,3})?:(\d{1,5}
 
 
 class BmConfig(Config):
-    """Settings for `bm.initialize`; every field has the documented default.
+    """Settings for `bm.initialize`; every field has the documented default, and may be given here or set later.
 
     Attributes:
         init_timeout, create_timeout, operation_timeout: seconds, 1..4294967295 (0 makes initialize return -2000).
@@ -26,21 +27,44 @@ class BmConfig(Config):
         flags: reserved.
     """
 
-    init_timeout = U32(120)
-    create_timeout = U32(120)
-    operation_timeout = U32(120)
-    start_store = Flag(True)
-    start_store_only = Flag(False)
-    dynamic_world_size = Flag(False)
-    unified_address_space = Flag(True)
-    auto_ranking = Flag(True)
-    rank_id = U32(65535)
-    flags = U32(0)
+    init_timeout = U32()
+    create_timeout = U32()
+    operation_timeout = U32()
+    start_store = Flag()
+    start_store_only = Flag()
+    dynamic_world_size = Flag()
+    unified_address_space = Flag()
+    auto_ranking = Flag()
+    rank_id = U32()
+    flags = U32()
 
     __slots__ = ("_nic",)
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        init_timeout: SupportsIndex = 120,
+        create_timeout: SupportsIndex = 120,
+        operation_timeout: SupportsIndex = 120,
+        start_store: bool = True,
+        start_store_only: bool = False,
+        dynamic_world_size: bool = False,
+        unified_address_space: bool = True,
+        auto_ranking: bool = True,
+        rank_id: SupportsIndex = 65535,
+        flags: SupportsIndex = 0,
+    ) -> None:
         super().__init__()
+        self.init_timeout = init_timeout
+        self.create_timeout = create_timeout
+        self.operation_timeout = operation_timeout
+        self.start_store = start_store
+        self.start_store_only = start_store_only
+        self.dynamic_world_size = dynamic_world_size
+        self.unified_address_space = unified_address_space
+        self.auto_ranking = auto_ranking
+        self.rank_id = rank_id
+        self.flags = flags
         self._nic = ""
 
     def set_nic(self, nic: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import _native, signal_handlers
+from memfabric_hybrid import _native, logs, signal_handlers
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
 from memfabric_hybrid.address_space.node import Node
@@ -19,6 +19,8 @@ from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, Mallo
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports import routes
 
+log = logs.get(__name__)
+NO_FD = -1
 NUMA_NODE = 0x7F
 NUMA_GIVEN = 1 << 7
 CREATE_WITH_SHM = 1 << 8
@@ -104,6 +106,11 @@ def _placement(flags: int) -> Placement:
 
 def _segments(request: CreateRequest, local: tuple[int, int], placement: Placement) -> list[Segment]:
     """Our part: one segment per space that we contribute to."""
+    if request.shm_fd != NO_FD and not request.flags & CREATE_WITH_SHM:
+        log.warning(
+            "bm object %d: shm_fd=%d is ignored, because flags has not bit 8 (CREATE_WITH_SHM, 256)",
+            request.object_id, request.shm_fd,
+        )  # fmt: skip
     if request.flags & CREATE_WITH_SHM:
         if not local[0]:
             raise InvalidParam("CREATE_WITH_SHM is set but local_dram_size is 0")

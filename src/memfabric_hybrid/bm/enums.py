@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from memfabric_hybrid.address_space.layout import Tier
+from memfabric_hybrid.public_enum import PublicEnum
 
 
-class BmCopyType(IntEnum):
+class BmCopyType(PublicEnum):
     """From where to where a copy goes: L local, H local host, G global, GH global host; AUTO decides by address."""
 
     L2G = 0
@@ -22,7 +21,7 @@ class BmCopyType(IntEnum):
     AUTO = 9
 
 
-class BmMemType(IntEnum):
+class BmMemType(PublicEnum):
     """Kind of memory: DEVICE types mean the HBM space, HOST types the DRAM space."""
 
     LOCAL_DEVICE = 0
@@ -35,7 +34,7 @@ class BmMemType(IntEnum):
         return Tier.DRAM if self in (BmMemType.LOCAL_HOST, BmMemType.HOST) else Tier.HBM
 
 
-class BmGroupEvent(IntEnum):
+class BmGroupEvent(PublicEnum):
     """What a group-event handler is told: a rank has joined, or has left or died."""
 
     JOIN_EVENT = 0

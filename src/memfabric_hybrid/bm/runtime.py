@@ -21,7 +21,7 @@ from memfabric_hybrid.store.server import hosting
 class Runtime(msgspec.Struct):
     """`node` is None when only the store runs here (`start_store_only`)."""
 
-    url: StoreUrl
+    url: StoreUrl  # where the store is now
     world_size: int
     config: BmConfig
     node: Node | None
@@ -46,8 +46,11 @@ current = _slot.current
 
 
 def start(store_url: str, world_size: int, config: BmConfig) -> None:
-    """Again while initialised: nothing happens."""
-    _slot.start(lambda interruption: _make(store_url, world_size, config, interruption))
+    """Again while initialised: nothing happens, and the log says so if something else was asked for."""
+    used = _slot.start(lambda interruption: _make(store_url, world_size, config, interruption))
+    if used is not None:
+        given: dict[str, object] = {"store_url": store_url, "world_size": world_size}
+        _slot.tell_ignored(given, {"store_url": str(used.url), "world_size": used.world_size})
 
 
 def _make(store_url: str, world_size: int, config: BmConfig, interruption: Interruption) -> Runtime:

@@ -7,7 +7,8 @@
     def shift_to_the_right(count):
         rank, size = device.rank(), device.rank_size()
         mine = device.array(rank, count, np.float32)
-        device.put((rank + 1) % size, 1 << 20, mine)          # at offset 1 MiB of the neighbour's memory
+        if not device.put((rank + 1) % size, 1 << 20, mine):  # at offset 1 MiB of the neighbour's memory
+            return False                                      # the heap is too small for that
         device.quiet()
         device.atomic_add_i64(device.address((rank + 1) % size, 0), 1)
         return device.wait_until_i64(device.address(rank, 0), device.GE, 1, device.FOREVER)
@@ -15,8 +16,11 @@
 Every function takes the object's id last, 0 unless given. C++ kernels: `smem/device/smem_shm_aicore_base_api.h` in
 `mf.get_include_path()`, with the same meanings. Use `nogil=True`: other threads of the program can run meanwhile.
 
-Needs Numba: `pip install memfabric-hybrid[kernels]`. An address outside the heap is a crash, as in C: `address()` and
-`array()` give 0 and an empty array for a rank or a place that does not exist.
+`put` and `get` return False, and move nothing, for what does not all lie in the memory of that rank; strided arrays are
+honoured. `address()` and `array()` give 0 and an empty array then. Storing to such an address, or into an empty array,
+is a crash, as in C.
+
+Needs Numba: `pip install memfabric-hybrid[kernels]`.
 """
 
 from __future__ import annotations

@@ -5,46 +5,80 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
-from memfabric_hybrid.device.table import address, gva
+from memfabric_hybrid.device.compiled import compiled
+from memfabric_hybrid.device.layouts import bytes_of, count_of, packed, packed_alike, require_block, unpack
+from memfabric_hybrid.device.table import gva, rank_size, symmetric_size
 from memfabric_hybrid.device.words import move_bytes, pointer_to
 
 
-@njit
+@compiled
+def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
+    """Where so many bytes lie in the memory of that rank; 0 if they do not all lie in it."""
+    owner, start, each = np.int64(rank), np.int64(offset), symmetric_size(id)
+    if owner < 0 or owner >= rank_size(id) or start < 0 or size_bytes < 0 or size_bytes > each:
+        return np.int64(0)
+    return gva(id) + owner * each + start if start <= each - size_bytes else np.int64(0)
+
+
+@compiled
 def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> Any:
-    """An array on the memory of that rank, from `offset` bytes on; no copy. Empty if the place does not exist."""
-    place = address(rank, offset, id)
+    """An array on the memory of that rank, from `offset` bytes on; no copy.
+
+    Empty (`size` 0) if not all of it lies in that memory. An empty array has no memory at all: whoever stores into it
+    without having looked at its size crashes, and writes into nobody's memory.
+    """
+    nowhere = carray(pointer_to(np.uint64(0)), shape, dtype)
+    count = count_of(shape, symmetric_size(id) // nowhere.itemsize)
+    place = np.int64(0) if count < 0 else _place(rank, offset, count * nowhere.itemsize, id)
     if place == 0:
-        return carray(pointer_to(np.uint64(gva(id))), shape, dtype)[:0]
+        return nowhere[:0]
     return carray(pointer_to(np.uint64(place)), shape, dtype)[:]
 
 
-@njit
+@compiled
 def copy_ub2gm(target_address: int, source: Any, size_bytes: int) -> None:
-    """From an array of the kernel to a global address."""
+    """From an array of the kernel, which must be contiguous, to a global address."""
+    require_block(source)
     move_bytes(np.uint64(target_address), np.uint64(source.ctypes.data), np.uint64(size_bytes))
 
 
-@njit
+@compiled
 def copy_gm2ub(target: Any, source_address: int, size_bytes: int) -> None:
-    """From a global address to an array of the kernel."""
+    """From a global address to an array of the kernel, which must be contiguous."""
+    require_block(target)
     move_bytes(np.uint64(target.ctypes.data), np.uint64(source_address), np.uint64(size_bytes))
 
 
-@njit
-def put(rank: int, offset: int, source: Any, id: int = 0) -> None:
-    """The whole (contiguous) array to `offset` in the memory of that rank; nothing if it does not lie inside."""
-    size_bytes = source.size * source.itemsize
-    target = address(rank, offset, id)
-    if target != 0 and address(rank, offset + size_bytes - 1, id) != 0:
-        copy_ub2gm(target, source, size_bytes)
+@compiled
+def put(rank: int, offset: int, source: Any, id: int = 0) -> bool:
+    """The whole array, element by element in C order, to `offset` in the memory of that rank.
+
+    False, and nothing is written, if it does not all lie in that memory. A strided array is packed first.
+    """
+    size_bytes = bytes_of(source)
+    place = _place(rank, offset, size_bytes, id)
+    if place == 0:
+        return False
+    block = packed(source)
+    move_bytes(np.uint64(place), np.uint64(block.ctypes.data), np.uint64(size_bytes))
+    return True
 
 
-@njit
-def get(target: Any, rank: int, offset: int, id: int = 0) -> None:
-    """Fills the (contiguous) array from `offset` in the memory of that rank; not if that does not lie inside."""
-    size_bytes = target.size * target.itemsize
-    source = address(rank, offset, id)
-    if source != 0 and address(rank, offset + size_bytes - 1, id) != 0:
-        copy_gm2ub(target, source, size_bytes)
+@compiled
+def get(target: Any, rank: int, offset: int, id: int = 0) -> bool:
+    """Fills the whole array, in C order, from `offset` in the memory of that rank.
+
+    False, and the array is as it was, if that does not all lie in that memory.
+
+    A strided array gets it from a packed one.
+    """
+    size_bytes = bytes_of(target)
+    place = _place(rank, offset, size_bytes, id)
+    if place == 0:
+        return False
+    block = packed_alike(target)
+    move_bytes(np.uint64(block.ctypes.data), np.uint64(place), np.uint64(size_bytes))
+    unpack(target, block)
+    return True

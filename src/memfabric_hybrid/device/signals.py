@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from memfabric_hybrid.device.compiled import compiled, inlined
 from memfabric_hybrid.device.table import rank_is_gone
 from memfabric_hybrid.device.words import adder, full_fence, loader, storer, swapper
 
@@ -22,67 +23,67 @@ _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 
-@njit
+@compiled
 def fence() -> None:
     """Everything this thread stored before is seen by whoever sees what it stores after."""
     full_fence()
 
 
-@njit
+@compiled
 def quiet() -> None:
     """All puts and gets of this thread are done. They are done when they return; this also orders them."""
     full_fence()
 
 
-@njit
+@compiled
 def atomic_load_i32(address: int) -> int:
     """The word at the address."""
     return _load_i32(np.uint64(address))
 
 
-@njit
+@compiled
 def atomic_load_i64(address: int) -> int:
     """The word at the address."""
     return _load_i64(np.uint64(address))
 
 
-@njit
+@compiled
 def atomic_store_i32(address: int, value: int) -> None:
     """Stores the word."""
     _store_i32(np.uint64(address), np.int32(value))
 
 
-@njit
+@compiled
 def atomic_store_i64(address: int, value: int) -> None:
     """Stores the word."""
     _store_i64(np.uint64(address), np.int64(value))
 
 
-@njit
+@compiled
 def atomic_add_i32(address: int, value: int) -> int:
     """Adds to the word; what it was before."""
     return _add_i32(np.uint64(address), np.int32(value))
 
 
-@njit
+@compiled
 def atomic_add_i64(address: int, value: int) -> int:
     """Adds to the word; what it was before."""
     return _add_i64(np.uint64(address), np.int64(value))
 
 
-@njit
+@compiled
 def atomic_compare_swap_i32(address: int, expected: int, value: int) -> int:
     """Stores the value if the word is as expected; what it was before."""
     return _swap_i32(np.uint64(address), np.int32(expected), np.int32(value))
 
 
-@njit
+@compiled
 def atomic_compare_swap_i64(address: int, expected: int, value: int) -> int:
     """Stores the value if the word is as expected; what it was before."""
     return _swap_i64(np.uint64(address), np.int64(expected), np.int64(value))
 
 
-@njit(inline="always")
+@inlined
 def _let_others_run(looks: int) -> None:
     if looks >= _LOOKS_BEFORE_SLEEP:
         _usleep(np.uint32(_SLEEP_US))
@@ -90,7 +91,7 @@ def _let_others_run(looks: int) -> None:
         _sched_yield()
 
 
-@njit(inline="always")
+@inlined
 def _holds(now: int, compare: int, value: int) -> bool:
     if compare == EQ:
         return now == value
@@ -105,7 +106,7 @@ def _holds(now: int, compare: int, value: int) -> bool:
     return now <= value
 
 
-@njit
+@compiled
 def wait_until_i32(address: int, compare: int, value: int, most: int) -> bool:
     """Looks until `word compare value` holds, `most` times at most; False = it never held, or a rank is gone.
 
@@ -117,12 +118,12 @@ def wait_until_i32(address: int, compare: int, value: int, most: int) -> bool:
         holds = _holds(_load_i32(np.uint64(address)), compare, value)
         if holds or gone:
             return holds
-        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(np.int64(address))  # one more look, then
+        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(address)  # one more look, then
         _let_others_run(looks)
     return False
 
 
-@njit
+@compiled
 def wait_until_i64(address: int, compare: int, value: int, most: int) -> bool:
     """Looks until `word compare value` holds, `most` times at most; False = it never held, or a rank is gone.
 
@@ -134,6 +135,6 @@ def wait_until_i64(address: int, compare: int, value: int, most: int) -> bool:
         holds = _holds(_load_i64(np.uint64(address)), compare, value)
         if holds or gone:
             return holds
-        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(np.int64(address))  # one more look, then
+        gone = looks >= _LOOKS_BEFORE_SLEEP and rank_is_gone(address)  # one more look, then
         _let_others_run(looks)
     return False

@@ -6,9 +6,9 @@ The layout is that of `native/collectives/device_table.h`.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memfabric_hybrid import _native
+from memfabric_hybrid.device.compiled import compiled, inlined
 from memfabric_hybrid.device.words import loader
 
 NO_RANK = 0xFFFFFFFF  # what `rank()` is without such an object
@@ -22,7 +22,7 @@ _load_i32 = loader(32)
 _load_i64 = loader(64)
 
 
-@njit(inline="always")
+@inlined
 def _entry(id: int) -> int:
     """The address of the object's entry; 0 if this process has no such object."""
     number = np.uint64(id)
@@ -32,67 +32,68 @@ def _entry(id: int) -> int:
     return entry if _load_i32(entry) != 0 else np.uint64(0)
 
 
-@njit(inline="always")
+@inlined
 def _number(id: int, field: int) -> int:
     entry = _entry(id)
     return np.int64(0) if entry == 0 else _load_i64(entry + np.uint64(field))
 
 
-@njit
+@compiled
 def rank(id: int = 0) -> int:
     """This process's rank in the object; NO_RANK without such an object."""
     entry = _entry(id)
     return np.int64(NO_RANK) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_RANK))))
 
 
-@njit
+@compiled
 def rank_size(id: int = 0) -> int:
     """How many ranks the object has; 0 without such an object."""
     entry = _entry(id)
     return np.int64(0) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_RANK_SIZE))))
 
 
-@njit
+@compiled
 def symmetric_size(id: int = 0) -> int:
     """Bytes of each rank's memory; 0 without such an object."""
     return _number(id, _SYMMETRIC_SIZE)
 
 
-@njit
+@compiled
 def gva(id: int = 0) -> int:
     """Where the memory of rank 0 begins; 0 without such an object."""
     return _number(id, _GVA)
 
 
-@njit
+@compiled
 def context_size(id: int = 0) -> int:
     """Bytes of what `ShareMemory.set_context` was given on this rank; 0 before that."""
     entry = _entry(id)
     return np.int64(0) if entry == 0 else np.int64(np.uint32(_load_i32(entry + np.uint64(_CONTEXT_SIZE))))
 
 
-@njit
+@compiled
 def context_address(id: int = 0) -> int:
     """Where the context is; 0 if there is none."""
     return np.int64(0) if context_size(id) == 0 else _number(id, _CONTEXT)
 
 
-@njit
+@compiled
 def rank_is_gone(word: int) -> bool:
     """Whether the address lies in an object that has lost a rank: what one waits for there may never come."""
+    place = np.int64(word)
     for id in range(_OBJECTS):
         entry = _entry(id)
         if entry == 0:
             continue
         begin, each = _load_i64(entry + np.uint64(_GVA)), _load_i64(entry + np.uint64(_SYMMETRIC_SIZE))
-        if begin <= word < begin + each * rank_size(id):
+        if begin <= place < begin + each * rank_size(id):
             departures = np.uint64(_load_i64(entry + np.uint64(_DEPARTURES)))
             declared = np.uint64(_load_i64(entry + np.uint64(_DECLARED)))
             return _load_i32(departures) != 0 or _load_i32(declared) != 0
     return False
 
 
-@njit
+@compiled
 def address(rank: int, offset: int = 0, id: int = 0) -> int:
     """The global address of `offset` in the memory of that rank; 0 if the object or the place does not exist."""
     size = symmetric_size(id)

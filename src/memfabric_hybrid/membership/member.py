@@ -21,10 +21,12 @@ from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect
 from memfabric_hybrid.store.server import hosting
+from memfabric_hybrid.store.server.listeners import AddressTaken
 
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
 SECRET_BYTES = 16
+LOOKS_AT_HOLDER, LOOK_S = 5, 0.05  # whether the socket that has the store's address serves anybody
 
 
 class MemberFact(msgspec.Struct, frozen=True, array_like=True):
@@ -83,9 +85,9 @@ class Member:
 
         NotStarted when it is interrupted. Nothing is left of an attempt that fails.
         """
-        file_descriptors.allow_enough()
+        file_descriptors.allow_enough(entry.capacity)
         if entry.hosts_store:
-            _try_to_host(entry)
+            _host_or_find(entry, interruption)
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None
         instance = secrets.randbits(63)
         # A name that nobody can guess or take first: what listens there is this process.
@@ -119,16 +121,28 @@ class Member:
         self.store.abandon_after_fork()
 
 
-def _try_to_host(entry: Entry) -> None:
-    """Starts the store here if its address is ours and free; otherwise somebody else runs it."""
+def _host_or_find(entry: Entry, interruption: Interruption) -> None:
+    """The store runs here, or somebody listens where it should. AddressTaken: a socket is there that nobody serves."""
+    for _ in range(LOOKS_AT_HOLDER):
+        taken = _try_to_host(entry)
+        if taken is None or hosting.somebody_listens(entry.url) or interruption.is_struck():
+            return
+        threading.Event().wait(LOOK_S)  # it may have been a store that was just ending
+    raise AddressTaken(f"{taken}; what has it takes no connections, so it is no store")
+
+
+def _try_to_host(entry: Entry) -> AddressTaken | None:
+    """Starts the store here if its address is ours and free; otherwise somebody else runs it, or has its address."""
     if not threading.main_thread().is_alive():
-        return  # the program is over, and this process is about to leave too: no time to start anything
+        return None  # the program is over, and this process is about to leave too: no time to start anything
     if not hosting.is_local(entry.url):
-        return
+        return None
     try:
         hosting.host(entry.url, entry.kind)
     except ResourceInUse as taken:
         log.debug("not starting a store: %s", taken)
+        return taken if isinstance(taken, AddressTaken) else None
+    return None
 
 
 def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: Deadline) -> tuple[int, socket.socket]:

@@ -33,6 +33,11 @@ from memfabric_hybrid.transports.op_types import ShmDataOpType
 __all__ = ["ShareMemory", "ShmConfig", "ShmDataOpType", "create", "initialize", "uninitialize"]
 
 
+def __dir__() -> list[str]:
+    """What completion offers: the public names, and none of the modules they come from."""
+    return [*__all__, "__doc__"]
+
+
 @api_boundary.returns_code
 def initialize(
     store_url: str,
@@ -51,7 +56,7 @@ def initialize(
         config: time-outs, and who runs the store.
 
     Codes: 0; -2000 a value is outside its limits; -2004 the store did not answer within `config.init_timeout`;
-    -2006 the rank is in use.
+    -2006 the rank is in use; -2009 what has the address is no store.
     """
     size, rank = arguments.u32("world_size", world_size), arguments.u32("rank_id", rank_id)
     arguments.u16("device_id", device_id)
@@ -100,5 +105,5 @@ def create(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record(reason)
+        api_boundary.record("shm.create", reason)
         raise RuntimeError(f"create shm failed: {reason}") from failure

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 from memfabric_hybrid import arguments
 from memfabric_hybrid.config_fields import U32, Config, Flag
 from memfabric_hybrid.errors import InvalidParam
 
 
 class ShmConfig(Config):
-    """Settings for `shm.initialize`; every field has the documented default.
+    """Settings for `shm.initialize`; every field has the documented default, and may be given here or set later.
 
     Attributes:
         init_timeout: seconds until the store must have answered, 1..4294967295 (0 makes initialize return -2000).
@@ -18,13 +20,29 @@ class ShmConfig(Config):
         flags: reserved.
     """
 
-    init_timeout = U32(120)
-    create_timeout = U32(120)
-    operation_timeout = U32(120)
-    start_store = Flag(True)
-    flags = U32(0)
+    init_timeout = U32()
+    create_timeout = U32()
+    operation_timeout = U32()
+    start_store = Flag()
+    flags = U32()
 
     __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        init_timeout: SupportsIndex = 120,
+        create_timeout: SupportsIndex = 120,
+        operation_timeout: SupportsIndex = 120,
+        start_store: bool = True,
+        flags: SupportsIndex = 0,
+    ) -> None:
+        super().__init__()
+        self.init_timeout = init_timeout
+        self.create_timeout = create_timeout
+        self.operation_timeout = operation_timeout
+        self.start_store = start_store
+        self.flags = flags
 
     def validate(self) -> None:
         """InvalidParam for the first value outside its limits."""

@@ -26,7 +26,6 @@ from memfabric_hybrid.errors import (
     MallocFailed,
     NoResources,
     NotInit,
-    failure_of,
 )
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.control_pages import ControlPages
@@ -117,9 +116,7 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
         undo.pop_all()
         undo.push(lambda kind, error, trace: made._end(str(error), Deadline(FAREWELL_S)))
         failed_ranks.tell(made, lives, pool.group.gone)
-        code = made.barrier()
-        if code != 0:
-            raise failure_of(code, _native.last_error())
+        made._barrier()
         made._set_timeout(current.config.operation_timeout)
         current.add(request.object_id, made)
         undo.pop_all()

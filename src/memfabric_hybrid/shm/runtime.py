@@ -77,8 +77,14 @@ current = _slot.current
 
 
 def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None:
-    """Again while initialised: nothing happens."""
-    _slot.start(lambda interruption: _make(store_url, world_size, rank, config, interruption))
+    """Again while initialised: nothing happens, and the log says so if something else was asked for."""
+    used = _slot.start(lambda interruption: _make(store_url, world_size, rank, config, interruption))
+    if used is not None:
+        member = used.node.member
+        _slot.tell_ignored(
+            {"store_url": store_url, "world_size": world_size, "rank_id": rank},
+            {"store_url": str(member.entry.url), "world_size": used.world_size, "rank_id": member.rank},
+        )
 
 
 def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interruption: Interruption) -> Runtime:

@@ -210,8 +210,8 @@ class ShareMemory(_native.HostGroup):
     # ---- who reaches whom -------------------------------------------------------------------------------------------
 
     def query_support_data_operation(self) -> int:
-        """The `ShmDataOpType` bits that work on this machine."""
-        return int(SUPPORTED)
+        """MTE, 1: programs compare it for equality. `reach()` has all bits that lead to a rank."""
+        return int(ShmDataOpType.MTE)
 
     @api_boundary.returns_code
     def topology_can_reach(self, remote_rank: SupportsIndex, reach_info: SupportsIndex) -> None:
@@ -248,7 +248,7 @@ class ShareMemory(_native.HostGroup):
             self._store_subgroups.gather(key, members, place, b"", self._operation_timeout_s)
             return 0
         except FabricError as failure:
-            return int(api_boundary.record(failure))
+            return int(api_boundary.record("ShareMemory.subgroup_barrier", failure))
 
     def subgroup_all_gather(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex, data: bytes) -> bytes:
         """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises RuntimeError as that does."""
@@ -262,7 +262,7 @@ class ShareMemory(_native.HostGroup):
                 raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {_native.MAX_GATHER_BYTES}")
             return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
         except FabricError as failure:
-            api_boundary.record(failure)
+            api_boundary.record("ShareMemory.subgroup_all_gather", failure)
             raise RuntimeError(f"subgroup_all_gather failed: {failure}") from failure
 
     # ---- values and exits -------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class ShareMemory(_native.HostGroup):
             self._alive()
             return self._values.take(most, Deadline(self._operation_timeout_s))
         except FabricError as failure:
-            return int(api_boundary.record(failure))
+            return int(api_boundary.record("ShareMemory.atomic_alloc_value", failure))
 
     @api_boundary.returns_code
     def atomic_release_value(self, value: SupportsIndex) -> None:

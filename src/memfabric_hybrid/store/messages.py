@@ -24,9 +24,12 @@ class _Message(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
 
 
 class Hello(_Message, tag=1):
+    """The first message. Its end makes servers of other protocols, which wait for a line, say what they are."""
+
     session: bytes
     role: int
     heartbeat_timeout_s: float
+    end: str = "memfabric_hybrid\r\n\r\n"
 
 
 class Heartbeat(_Message, tag=2):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from memfabric_hybrid.errors import InvalidParam
 
 
-def extent(buffer: object) -> tuple[int, int, object]:
+def extent(buffer: object, *, writable: bool) -> tuple[int, int, object]:
     """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
 
-    InvalidParam for one that is not contiguous or empty, TypeError for what is no memory at all.
+    InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) and should not
+    be: Python relies on such memory not changing. TypeError for what is no memory at all.
     """
     if hasattr(buffer, "data_ptr"):
         return _tensor_extent(buffer)
@@ -21,6 +22,11 @@ def extent(buffer: object) -> tuple[int, int, object]:
     if not view.c_contiguous or view.nbytes == 0:
         raise InvalidParam(f"a buffer of {view.nbytes} bytes must be contiguous and not empty")
     if view.readonly:
+        if writable:
+            raise InvalidParam(
+                f"this {type(buffer).__name__} is read-only, and peers may write into registered memory: register a "
+                "writable copy of it (a bytearray, array.copy()), or its address with register_memory if no peer writes"
+            )
         import numpy as np
 
         return int(np.frombuffer(view.cast("B"), np.uint8).ctypes.data), view.nbytes, view

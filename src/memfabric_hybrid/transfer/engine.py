@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from memfabric_hybrid import _native, api_boundary, arguments, forks, settings
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit, failure_of
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import FAREWELL_S, parse_url
@@ -21,10 +21,10 @@ from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.buffers import extent
 from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
-from memfabric_hybrid.transfer.session_id import is_address
+from memfabric_hybrid.transfer.session_id import check_name, is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports import nic as nic_choice
-from memfabric_hybrid.transports.op_types import TransDataOpType
+from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
 from memfabric_hybrid.transports.routes import Route, TransferRoutes, transfer_routes
 
 ROLES = ("Prefill", "Decode")
@@ -58,6 +58,7 @@ class TransferEngine(_native.TransferCore):
     """
 
     TransDataOpType = TransDataOpType
+    TransferOpcode = TransferOpcode
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,8 +91,8 @@ class TransferEngine(_native.TransferCore):
 
         Args:
             store_url: None, "tcp://ip" or a full URL. Only an engine whose id is no address uses the store.
-            session_id: "ip:port", "[v6]:port", "host:port"; without a port (or with 0) the reserved one is used. Any
-                other text is a name, which needs a full `store_url`. `unique_id` is its older name.
+            session_id: "ip:port", "[v6]:port", "host:port"; without a port (or with 0) the reserved one is used. A
+                word without a colon is a name, which needs a full `store_url`. `unique_id` is its older name.
             role: "Prefill" or "Decode"; it hides nobody.
             device_id: accepted for programs that have accelerators.
             data_op_type: which routes may be used (`TransDataOpType` bits).
@@ -126,6 +127,8 @@ class TransferEngine(_native.TransferCore):
         url = parse_url(store_url, port_required=False) if store_url else None
         has_store = url is not None and url.port != NO_PORT
         named = not is_address(session)
+        if named:
+            check_name(session)
         if named and not has_store:
             raise InvalidParam(
                 f"session_id {session!r} is no address (ip:port), and a name needs a store_url with a port"
@@ -254,19 +257,19 @@ class TransferEngine(_native.TransferCore):
     def register(self, buffer: object) -> None:
         """`register_memory` for an object with the buffer protocol or a torch CPU tensor; keeps it alive.
 
-        Codes: 0; -2000 not contiguous, empty or not in host memory; those of `register_memory`.
+        Codes: 0; -2000 not contiguous, empty, read-only or not in host memory; those of `register_memory`.
         """
-        address, size_bytes, kept = extent(buffer)
-        self._must(self.register_memory(address, size_bytes))
+        address, size_bytes, kept = extent(buffer, writable=True)
+        self._register(address, size_bytes)
         with self._lock:
             self._buffers[address] = kept
 
     @api_boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
-        address, _, kept = extent(buffer)
+        address, _, kept = extent(buffer, writable=False)
         del kept
-        self._must(self.unregister_memory(address))
+        self._unregister(address)
         with self._lock:
             self._buffers.pop(address, None)
 
@@ -282,8 +285,3 @@ class TransferEngine(_native.TransferCore):
         if not hasattr(lengths, "__len__"):
             buffers, peer_buffers, lengths = [buffers], [peer_buffers], [lengths]
         return Ticket(self._submit(write, session, buffers, peer_buffers, lengths), self)
-
-    @staticmethod
-    def _must(code: int) -> None:
-        if code != 0:
-            raise failure_of(code, _native.last_error())

@@ -20,9 +20,12 @@ class Ticket:
         """Whether the transfer has ended, well or not, or was cancelled."""
         return self._native.done
 
-    def wait(self, timeout: float | None = None) -> int:
-        """The transfer's code; -2004 if it has not ended after `timeout` seconds; -2003 if it was cancelled."""
-        return self._native.wait(timeout)
+    def wait(self, timeout: float | None = None, *, timeout_s: float | None = None) -> int:
+        """The transfer's code; -2004 if it has not ended after `timeout` seconds; -2003 if it was cancelled.
+
+        `timeout_s` is another name of `timeout`.
+        """
+        return self._native.wait(timeout if timeout_s is None else timeout_s)
 
     def cancel(self) -> bool:
         """Takes the transfer back. True if it will never begin; False if it is running or over."""
@@ -33,7 +36,7 @@ class Ticket:
 
     async def _finished(self) -> int:
         if not self.done:
-            await awaiting.readable(self._native._notify_fd())
+            await awaiting.notified(self._native._notify)
         return self.wait()
 
     def __repr__(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from memfabric_hybrid.public_enum import PublicEnum, PublicFlag
 
 
-class BmDataOpType(IntFlag):
+class BmDataOpType(PublicFlag):
     """How data may move; bits, may be or-ed.
 
     SDMA and every DEVICE_* type mean "the best route there is". HOST_SHM means memory of this host only.
@@ -23,7 +23,7 @@ class BmDataOpType(IntFlag):
     DEVICE_UBOE = 128
 
 
-class ShmDataOpType(IntFlag):
+class ShmDataOpType(PublicFlag):
     """How kernels and copies may reach a symmetric heap; bits, may be or-ed.
 
     MTE and SDMA mean memory that every rank of the host has mapped. RDMA (alias ROCE) means the network only.
@@ -35,7 +35,7 @@ class ShmDataOpType(IntFlag):
     ROCE = 4
 
 
-class TransDataOpType(IntFlag):
+class TransDataOpType(PublicFlag):
     """How a transfer may move its data; the same bits as `bm.BmDataOpType`."""
 
     SDMA = 1
@@ -48,13 +48,13 @@ class TransDataOpType(IntFlag):
     DEVICE_UBOE = 128
 
 
-class TransferOpcode(IntEnum):
+class TransferOpcode(PublicEnum):
     """Direction of a transfer, seen from the caller."""
 
-    READ = 0
     Read = 0
-    WRITE = 1
+    READ = 0
     Write = 1
+    WRITE = 1
 
 
 ALL_BITS = 255

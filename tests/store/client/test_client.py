@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import InvalidParam, NotStarted, TimedOut
+from memfabric_hybrid.errors import InvalidParam, NotStarted, ResourceInUse, TimedOut
 from memfabric_hybrid.store import SessionEvent, SessionRestored, StoreServer, parse_url
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
@@ -100,9 +101,32 @@ def test_somebody_else_at_the_address_is_not_mistaken_for_a_store(store_url: str
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(TimedOut):
-            client.get("k", deadline=Deadline(0.5))
+        with pytest.raises(ResourceInUse, match="is no store: it answered 'HTTP/"):
+            client.get("k", deadline=Deadline(60))
         thread.join()
+
+
+def test_somebody_else_where_the_store_was_is_waited_out(server: StoreServer, store_url: str) -> None:
+    """Whoever has met a store there expects it back."""
+    url = parse_url(store_url)
+    with StoreClient(store_url) as client:
+        client.set("k", b"v", deadline=Deadline(20))
+        server.stop()
+        with socket.create_server((url.host, url.port)) as listener:
+
+            def answer() -> None:
+                with contextlib.suppress(OSError):  # until it is shut down
+                    while True:
+                        peer, _ = listener.accept()
+                        with peer:
+                            peer.sendall(b"220 mail\r\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            with pytest.raises(TimedOut):
+                client.get("k", deadline=Deadline(1))
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def test_the_hook_runs_before_reconnects_only(store_url: str) -> None:

@@ -21,10 +21,15 @@ FOREVER = math.inf
 LONGEST_WAIT_S = 1.0  # of one system call; a longer wait is several, so that the time-out is rarely set anew
 SHORTEST_WAIT_S = 0.001
 RECEIVE_BYTES = 64 * KIB
+SHOWN_BYTES = 80  # of what somebody says who is no store
 
 
 class ConnectionLost(Exception):
     """The connection is over; the text says why."""
+
+
+class NoStore(ConnectionLost):
+    """What answered is no store; the text says what it said."""
 
 
 class NeverLeft(ConnectionLost):
@@ -41,6 +46,11 @@ def _lost(error: OSError) -> BaseException:
 
 def _never_left(error: OSError) -> BaseException:
     return error if signal_handlers.raised(error) else NeverLeft(str(error))
+
+
+def _shown(answer: bytes) -> str:
+    """Its first line, as far as people can read it."""
+    return repr(answer[:SHOWN_BYTES].partition(b"\n")[0].rstrip().decode(errors="replace"))
 
 
 class Connection:
@@ -121,6 +131,24 @@ class Connection:
             return decode_server_message(self._arrived.popleft())
         except FrameError as error:
             raise ConnectionLost(str(error)) from None
+
+    def receive_first(self, until: float) -> ServerMessage:
+        """`receive` for what a server says first: NoStore, with its words, if that is not the language of a store."""
+        self._limit_wait(until)
+        while not self._arrived:
+            try:
+                received = self._socket.recv(RECEIVE_BYTES)
+                self._take(received)
+            except BlockingIOError as error:
+                signal_handlers.pass_on(error)
+                self._limit_wait(until)
+            except OSError as error:
+                raise _lost(error) from None
+            except ConnectionLost as error:
+                if not received:
+                    raise
+                raise NoStore(f"it answered {_shown(received)}") from error
+        return self.receive(until)
 
     def _take(self, received: bytes) -> None:
         if not received:

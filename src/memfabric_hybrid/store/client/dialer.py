@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 
 from memfabric_hybrid import callbacks, clock, logs, signal_handlers
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, TimedOut, resource_failure
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, ResourceInUse, TimedOut, resource_failure
 from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore
 from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
 CONNECT_TIMEOUT_S = 5.0  # of one attempt
+GREETING_SLICE_S = 0.5  # of the wait for an answer, between looks whether to say that there is none
+NO_ANSWER = "no answer"
 
 _log = logs.get(__name__)
 
@@ -66,12 +69,19 @@ class Dialer:
         """Tries until the deadline, then TimedOut. NotStarted when the client closes meanwhile."""
         attempts = 0
         reason = ""  # not the exception: it would keep this frame, and all its callers', alive
+        patience = Patience(_log, deadline.timeout_s)
         for pause_s in pauses_s():
             attempts += 1
             try:
-                return self.attempt(role, deadline.at)
+                return self.attempt(role, deadline.at, patience=patience)
             except (ConnectionLost, AnswerLate) as error:
                 reason = str(error)
+                if isinstance(error, NoStore) and self._met is None:
+                    raise ResourceInUse(
+                        f"store address {self.url} is taken by something that is no store: {reason}; "
+                        "choose another port or stop that server"
+                    ) from None
+            patience.tell(f"store {self.url} is not there: {reason or NO_ANSWER}")
             if self.closing.wait(min(pause_s, deadline.remaining_s())):
                 raise NotStarted(f"the client of store {self.url} is closed")
             if deadline.expired:
@@ -81,17 +91,19 @@ class Dialer:
     def unreachable(self, deadline: Deadline, attempts: int, reason: str) -> FabricError:
         return TimedOut(
             f"store {self.url} could not be reached within {deadline.timeout_s:g} s: tried {attempts} times, "
-            f"last error: {reason or 'no answer'}; check that it runs and that the address is right"
+            f"last error: {reason or NO_ANSWER}; check that it runs and that the address is right"
         )
 
-    def attempt(self, role: int, until: float, *, with_hook: bool = True) -> Connection:
+    def attempt(
+        self, role: int, until: float, *, with_hook: bool = True, patience: Patience | None = None
+    ) -> Connection:
         """Connect and greet, once. ConnectionLost or AnswerLate when it does not work."""
         if self._trouble and with_hook:
             self._call_hook()
         self._trouble = True
         connection = self._at_local_socket(until) if role == m.REQUESTS else None
         if connection is None:
-            connection = self._at_address(role, until)
+            connection = self._at_address(role, until, patience)
             if role == m.REQUESTS and (local := self._at_local_socket(until)) is not None:
                 connection.close()
                 connection = local
@@ -119,7 +131,7 @@ class Dialer:
             with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
                 dialing.shutdown(socket.SHUT_RDWR)
 
-    def _at_address(self, role: int, until: float) -> Connection:
+    def _at_address(self, role: int, until: float, patience: Patience | None) -> Connection:
         url = self.url
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -136,7 +148,7 @@ class Dialer:
                         # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
                         timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
                         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-                    connection = self._greeted(dialing, _peer_name(dialing), role, until)
+                    connection = self._greeted(dialing, _peer_name(dialing), role, until, patience)
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
@@ -198,14 +210,28 @@ class Dialer:
             # On one machine a connect to a free port can meet itself; kept, it would even keep the store from binding.
             raise ConnectionLost("Connection refused (nobody listens there)")
 
-    def _greeted(self, connected: socket.socket, peer_name: str, role: int, until: float) -> Connection:
+    def _greeted(
+        self, connected: socket.socket, peer_name: str, role: int, until: float, patience: Patience | None = None
+    ) -> Connection:
         connection = Connection(connected, peer_name)
         connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s)), until)
-        welcome = connection.receive(until)
+        welcome = self._answer(connection, until, patience)
         if type(welcome) is not m.Welcome:
             raise ConnectionLost(f"the store refused our Hello: {welcome}")
         connection.incarnation = welcome.incarnation
         return connection
+
+    def _answer(self, connection: Connection, until: float, patience: Patience | None) -> m.ServerMessage:
+        """To our Hello. NoStore for an answer in another language."""
+        while True:
+            try:
+                return connection.receive_first(min(until, clock.now() + GREETING_SLICE_S))
+            except AnswerLate:  # nothing else is under way on this connection: the answer may still come
+                silence = f"something at {connection.peer_name} accepts connections and does not answer; is it a store?"
+                if clock.now() >= until:
+                    raise AnswerLate(silence) from None
+            if patience is not None:
+                patience.tell(f"store {self.url} is not there: {silence}")
 
     def _call_hook(self) -> None:
         if self._before_reconnect is None or self.closing.is_set():

@@ -16,6 +16,7 @@ from memfabric_hybrid.store.url import StoreUrl
 if TYPE_CHECKING:
     from memfabric_hybrid.store.server.server import StoreServer
 
+PROBE_S = 1.0
 _servers: dict[StoreUrl, StoreServer] = {}
 _owners: dict[StoreUrl, set[str]] = {}
 _lock = threading.Lock()
@@ -85,4 +86,25 @@ def is_local(url: StoreUrl) -> bool:
         except OSError:
             continue
         return True
+    return False
+
+
+def somebody_listens(url: StoreUrl) -> bool:
+    """Whether a connection to the address is accepted, by a store or by anything else."""
+    host_name, port = url.endpoints[0]
+    try:
+        candidates = socket.getaddrinfo(host_name, port, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        return False
+    for family, kind, protocol, _, address in candidates:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.settimeout(PROBE_S)
+            try:
+                probe.connect(address)
+            except ConnectionRefusedError:
+                continue
+            except OSError:
+                return True  # slow, or unreachable for a reason that whoever connects will report
+            if probe.getsockname() != probe.getpeername():  # a connect to a free port can meet itself
+                return True
     return False

@@ -11,6 +11,10 @@ from memfabric_hybrid.store.limits import BACKLOG
 from memfabric_hybrid.store.url import StoreUrl, check_is_tcp
 
 
+class AddressTaken(ResourceInUse):
+    """Some socket has the address. One of a store that is starting is listening already: see `_listener`."""
+
+
 def listen(url: StoreUrl) -> list[socket.socket]:
     """One socket per address of the URL's host (a name can have several), all bound and listening, or none."""
     check_is_tcp(url)
@@ -48,6 +52,7 @@ def _listener(family: socket.AddressFamily, address: tuple[str, int]) -> socket.
     listener = open_socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # never SO_REUSEPORT: one address, one store
+        # Two stores that start together can both bind, and only one can listen: so a loser finds a listener there.
         if family == socket.AF_INET6:
             # Only the wildcard serves both families: a name may resolve to both, and each gets its own socket.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
@@ -67,7 +72,7 @@ def _close(listeners: list[socket.socket]) -> None:
 
 def _failure(url: StoreUrl, error: OSError) -> FabricError:
     if error.errno == errno.EADDRINUSE:
-        return ResourceInUse(f"store address {url} is taken by another server; choose another port or stop that one")
+        return AddressTaken(f"store address {url} is taken by another server; choose another port or stop that one")
     if error.errno == errno.EACCES:
         return ResourceInUse(f"store address {url} may not be used by this process ({error}); choose a port above 1023")
     return FabricError(f"store address {url}: cannot listen there ({error})")

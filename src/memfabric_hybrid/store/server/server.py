@@ -64,7 +64,7 @@ class _Peer(asyncio.Protocol):
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.server.peers[self.number] = self
+        self.server.add(self)
         self.server.state.connected(self.number, clock.now())
 
     def data_received(self, data: bytes) -> None:
@@ -113,6 +113,9 @@ class _Peer(asyncio.Protocol):
             self.server.after_events()
 
 
+FIRST_PEERS = 32  # connections for which no limit of descriptors needs to be raised
+
+
 class StoreServer:
     """`start()` returns when the address is bound and served; `stop()` when everything has ended."""
 
@@ -122,6 +125,7 @@ class StoreServer:
         self.state = StoreState(secrets.token_hex(8))
         self.tables = self.state.tables
         self.peers: dict[ConnectionId, _Peer] = {}
+        self._allow_more_at = FIRST_PEERS
         self._numbers = itertools.count(1)
         self._listeners: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop = cast(asyncio.AbstractEventLoop, None)  # set by start()
@@ -132,6 +136,13 @@ class StoreServer:
         self._push_scheduled = False
         self._moving: set[asyncio.Task[Any]] = set()
 
+    def add(self, peer: _Peer) -> None:
+        """On the loop. Room for more is made before it is needed."""
+        self.peers[peer.number] = peer
+        if len(self.peers) >= self._allow_more_at:
+            self._allow_more_at *= 2
+            file_descriptors.allow_enough(self._allow_more_at)
+
     def start(self) -> None:
         """InvalidParam: not an address of this machine. ResourceInUse: taken."""
         if self._thread is not None:
@@ -139,7 +150,6 @@ class StoreServer:
         self._listeners = listen(self.url)
         if self._has_local_socket:
             self._add_local_socket()
-        file_descriptors.allow_enough()
         with file_descriptors.streams_occupied():
             self._loop = _new_loop()
             self._loop.set_exception_handler(_log_failure)
