@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <vector>
 
+#include "base/last_error.h"
 #include "collectives/host_group.h"
 #include "tests/assertions.h"
 
@@ -18,6 +20,12 @@ namespace {
 
 constexpr auto kPatience = 30s;
 
+// A process of its own can say it only there.
+int report(std::uint32_t rank, std::uint32_t round, int what) {
+    std::fprintf(stderr, "rank %u, round %u: %s\n", rank, round, last_error().c_str());
+    return what;
+}
+
 // 0 if every round succeeded and had everybody's data of that round.
 int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std::uint32_t ranks, std::uint32_t rounds) {
     std::vector<std::uint32_t> members(ranks);
@@ -26,11 +34,11 @@ int take_part(const std::shared_ptr<ControlPage>& page, std::uint32_t rank, std:
     if (HostGroup::join(page, {rank, ranks, members, "shm object 0"}, group) != Status::Ok) return 1;
     std::vector<std::uint32_t> all(ranks);
     for (std::uint32_t round = 0; round < rounds; ++round) {
-        if (group->barrier(kPatience, nullptr) != Status::Ok) return 2;
+        if (group->barrier(kPatience, nullptr) != Status::Ok) return report(rank, round, 2);
         const std::uint32_t mine = rank ^ round << 8;
         if (group->all_gather(reinterpret_cast<const std::byte*>(&mine), sizeof mine,
                               reinterpret_cast<std::byte*>(all.data()), kPatience, nullptr) != Status::Ok) {
-            return 3;
+            return report(rank, round, 3);
         }
         for (std::uint32_t peer = 0; peer < ranks; ++peer) {
             if (all[peer] != (peer ^ round << 8)) return 4;
