@@ -14,13 +14,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 from memfabric_hybrid import settings
 
 ROOT = "memfabric_hybrid"
 TRACE = 5
+STANDARD_ERROR = 2
 ExternLogger = Callable[[int, str], object]
+_standard_error_at_start = ""
 
 # The documents' numbers on the left; trace and fatal came later, hence the order.
 LEVELS: dict[int, int] = {
@@ -80,12 +83,23 @@ class EdgeHandler(logging.Handler):
 
 
 def _is_written_to(stream: TextIO) -> bool:
-    """Not what only has standard error's number: a program may close it, and memory that is created next gets it."""
+    """Not what only has standard error's number: a program may close it, and what is opened next gets that number.
+
+    Of ours that is memory, sockets and the like, for the moment before it is moved away. Programs whose standard error
+    is a socket were started with it.
+    """
     try:
         number = stream.fileno()
     except (OSError, ValueError, AttributeError):
         return True  # an object of the program's own, without a descriptor
-    return not os.readlink(f"/proc/self/fd/{number}").startswith("/memfd:")
+    target = _target_of(number)
+    if target.startswith(("/memfd:", "anon_inode:")):
+        return False
+    return not (target.startswith("socket:") and number <= STANDARD_ERROR and target != _standard_error_at_start)
+
+
+def _target_of(number: int) -> str:
+    return os.readlink(f"/proc/self/fd/{number}")
 
 
 handler = EdgeHandler()
@@ -146,6 +160,9 @@ def set_level(documented: int) -> None:
 
 def install() -> None:
     """Called once by the package: our handler, and the level of the environment."""
+    global _standard_error_at_start
+    with suppress(OSError):  # it may be closed
+        _standard_error_at_start = _target_of(STANDARD_ERROR)
     logging.addLevelName(TRACE, "TRACE")
     root = logging.getLogger(ROOT)
     if handler not in root.handlers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,3 +145,33 @@ def test_level_of_the_environment(store_url: str, name: str, level: str, told: b
     )
     assert done.returncode == 0
     assert ("INFO" in done.stderr) == told
+
+
+SOCKET_IN_ITS_PLACE = """
+import os, socket
+from memfabric_hybrid import logs
+
+one, other = socket.socketpair()
+other.setblocking(False)
+os.dup2(one.fileno(), 2)  # standard error was closed, and a connection of somebody's has got its number
+logs.get("memfabric_hybrid.anything").error("a line")
+try:
+    print(other.recv(100))
+except BlockingIOError:
+    print("nothing,", logs.Log.lost_lines, "lost")
+"""
+
+
+def test_no_line_goes_into_a_socket_that_got_the_number_of_standard_error() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SOCKET_IN_ITS_PLACE], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "nothing, 1 lost\n"
+
+
+def test_a_program_whose_standard_error_is_a_socket_is_heard() -> None:
+    ours, theirs = socket.socketpair()
+    program = "from memfabric_hybrid import logs; logs.get('memfabric_hybrid.anything').error('a line')"
+    with ours, theirs:
+        subprocess.run([sys.executable, "-c", program], stderr=theirs, timeout=30, check=True)
+        assert b"a line" in ours.recv(1000)
