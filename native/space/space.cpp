@@ -146,6 +146,7 @@ void Space::close() {
     if (is_disowned()) return retire_in_child();
     if (!object_state_.close()) return;
     const DeferredInterruption deferred;
+    stop_serving();
     slots_.detach_all("the object was closed");
     std::shared_ptr<Stream> stream;
     {
@@ -154,6 +155,32 @@ void Space::close() {
     }
     if (stream != nullptr) static_cast<void>(stream->close());  // what was queued fails, because the object is closed
     retire();
+}
+
+Status Space::serve(Connect& connect) {
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
+    Connect wanted;
+    fill_random(wanted.target);
+    fill_random(wanted.secret);
+    auto exposed = std::make_shared<ExposedSlot>(*this);
+    auto served = std::make_unique<tcp::ServedMemory>(wanted, exposed);  // gone again if there is one
+    const std::lock_guard lock(serve_mutex_);
+    // Whoever closes it comes here after that: nothing is served then that nobody would end.
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
+    if (served_ == nullptr) {
+        exposed_ = std::move(exposed);
+        served_ = std::move(served);
+    }
+    connect = served_->connect();
+    return Status::Ok;
+}
+
+// Nobody begins any more; who is inside is waited for when the memory goes.
+void Space::stop_serving() {
+    std::unique_ptr<tcp::ServedMemory> served;
+    const std::lock_guard lock(serve_mutex_);
+    if (exposed_ != nullptr) exposed_->end();
+    served = std::move(served_);
 }
 
 // Gives the addresses back once the object is closed and the last view is gone, whichever comes later.
@@ -168,6 +195,7 @@ void Space::retire() {
 // In a forked child nothing runs that would have to be waited for, and no lock may be waited for.
 void Space::retire_in_child() {
     if (std::exchange(retired_, true)) return;
+    served_.reset();
     RegionTable::process().remove(layout_.base());
     slots_.abandon_addresses();
 }

@@ -20,11 +20,14 @@
 #include "copy/request.h"
 #include "memory/layout.h"
 #include "memory/slot_table.h"
+#include "endpoint/frames.h"
+#include "space/exposed_slot.h"
 #include "space/object_state.h"
 #include "space/pending_copies.h"
 #include "space/resolver.h"
 #include "space/view.h"
 #include "sync/rcu.h"
+#include "tcp/served_memory.h"
 
 namespace memfabric {
 
@@ -60,6 +63,10 @@ public:
     void drain(std::uint32_t rank) { slots_.drain(rank); }
     bool is_drained(std::uint32_t rank) { return slots_.is_drained(rank); }
 
+    // From now on members of other hosts who say `connect` may touch this rank's memory while the rank has joined. The
+    // same answer every time.
+    Status serve(Connect& connect);
+
     Status open() { return object_state_.open(); }  // this rank has joined
     // Left or evicted.
     Status shut(Status code, const std::string& sentence) { return object_state_.shut(code, sentence); }
@@ -91,6 +98,7 @@ private:
 
     Space(const Config& config, const Layout& layout, std::unique_ptr<Reservation> reservation);
     void unpin(std::uint32_t rank);
+    void stop_serving();
     void retire();
     void retire_in_child();
 
@@ -113,6 +121,10 @@ private:
     PendingCopies pending_;
     std::mutex stream_mutex_;
     std::shared_ptr<Stream> stream_;  // for asynchronous copies that name none; made by the first
+
+    std::mutex serve_mutex_;
+    std::shared_ptr<ExposedSlot> exposed_;
+    std::unique_ptr<tcp::ServedMemory> served_;
 
     std::mutex retire_mutex_;
     bool retired_ = false;         // the addresses were given back
