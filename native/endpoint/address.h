@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/api.h"
 #include "base/owned_fd.h"
 #include "base/status.h"
 
@@ -15,7 +16,7 @@ namespace memfabric {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-struct SessionAddress {
+struct MF_API SessionAddress {
     std::string host;
     std::uint16_t port = 0;  // 0: none was given
 

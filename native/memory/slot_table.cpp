@@ -61,6 +61,7 @@ Status SlotTable::attach(std::uint32_t rank, Tier tier, int fd, std::uint64_t fd
         const std::uint32_t id = ExportedMemory::process().add(address, size_bytes, fd, fd_offset);
         if (id != 0) own_ranges_.push_back({tier, slot_offset, id});
     }
+    slot.is_far.store(false, std::memory_order_seq_cst);
     allocated.store(present + size_bytes, std::memory_order_seq_cst);
     return Status::Ok;
 }
@@ -85,6 +86,7 @@ Status SlotTable::attach_remote(std::uint32_t rank, Tier tier, std::uint64_t slo
     const std::lock_guard lock(mapping_);
     if (const Status status = check_growth(rank, tier, slot_offset, size_bytes); status != Status::Ok) return status;
     Slot& slot = slots_[rank];
+    slot.is_far.store(true, std::memory_order_seq_cst);
     slot.transport.store(transport.get(), std::memory_order_seq_cst);
     slot.owned_transport = std::move(transport);
     slot.allocated_bytes[index_of(tier)].store(slot_offset + size_bytes, std::memory_order_seq_cst);
@@ -342,6 +344,13 @@ bool SlotTable::addressable(std::uintptr_t address) const {
 
 std::uint64_t SlotTable::allocated_bytes(std::uint32_t rank, Tier tier) const {
     return slots_[rank].allocated_bytes[index_of(tier)].load(std::memory_order_seq_cst);
+}
+
+bool SlotTable::may_know_less(std::uintptr_t address) const {
+    if (!layout_.contains(address)) return false;
+    const Slot& slot = slots_[layout_.locate(address).rank];
+    return slot.is_far.load(std::memory_order_seq_cst) ||
+           slot.presence.load(std::memory_order_seq_cst) == Presence::Absent;
 }
 
 bool SlotTable::live(std::uint32_t rank) const {

@@ -11,6 +11,8 @@
 #include "python_module/gil.h"
 #include "space/space.h"
 #include "space/stream.h"
+#include "tcp/listener.h"
+#include "tcp/transport.h"
 #include "transfer/engine.h"
 #include "transfer/ticket.h"
 
@@ -41,6 +43,20 @@ struct HeartbeatObject {
     std::unique_ptr<Heartbeat> heartbeat;
 };
 
+// The way to memory of another host; spaces that use it keep it.
+struct TcpTransportObject {
+    std::shared_ptr<tcp::TcpTransport> transport;
+};
+
+struct DataListenerObject {
+    std::unique_ptr<tcp::Listener> listener;
+
+    ~DataListenerObject() {
+        const ReleasedGil released(ReleasedGil::kWait);  // it joins its thread
+        listener.reset();
+    }
+};
+
 struct TransferObject {
     std::shared_ptr<TransferEngine> engine = std::make_shared<TransferEngine>();
 
@@ -64,6 +80,7 @@ void bind_notifier(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_heartbeat(nanobind::module_& module);
 void bind_endpoint(nanobind::module_& module);
+void bind_tcp(nanobind::module_& module);
 void bind_space(nanobind::module_& module);
 void bind_host_group(nanobind::module_& module);
 void bind_device_table(nanobind::module_& module);

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/notice.h"
 #include "copy/type.h"
@@ -26,10 +27,6 @@ namespace {
 // Giving the GIL away and taking it back costs more than copying this much.
 constexpr std::uint64_t kKeepGilBytes = 64 * 1024;
 
-template <typename Copy>
-Status run(bool keep_gil, Copy copy) {
-    return keep_gil ? copy() : without_gil(copy);
-}
 
 // A stream that nobody uses is a mistake of the program's, which it learns once.
 void check_stream(const char* call, std::uint64_t flags, std::uint64_t stream) {
@@ -63,9 +60,13 @@ PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t posit
     }
     if (slots[5] != nullptr) check_stream("BigMemory.copy_data", flags, stream);
     Space& space = *nb::inst_ptr<SpaceObject>(self)->space;
-    const Status status =
-        run(size <= kKeepGilBytes, [&] { return space.copy(source, target, size, type, flags, stream); });
-    return code_object("BigMemory.copy_data", status);
+    std::optional<Status> status;
+    if (size <= kKeepGilBytes && !is_queued(flags)) {
+        const Piece piece{reinterpret_cast<std::byte*>(target), reinterpret_cast<const std::byte*>(source), size};
+        status = space.copy_if_near(piece, type);
+    }
+    if (!status) status = without_gil([&] { return space.copy(source, target, size, type, flags, stream); });
+    return code_object("BigMemory.copy_data", *status);
 }
 
 int copy_data_batch(SpaceObject& self, const NumberList& sources, const NumberList& targets, const NumberList& sizes,
@@ -81,7 +82,10 @@ int copy_data_2d(SpaceObject& self, U64 source, U64 source_pitch, U64 target, U6
     const Rectangle rectangle{reinterpret_cast<std::byte*>(target.value),       target_pitch,  //
                               reinterpret_cast<const std::byte*>(source.value), source_pitch, width, height};
     const bool small = width <= kKeepGilBytes && height <= kKeepGilBytes && width * height <= kKeepGilBytes;
-    return code_of("BigMemory.copy_data_2d", run(small, [&] { return self.space->copy_2d(rectangle, type, flags); }));
+    std::optional<Status> status;
+    if (small && !is_queued(flags)) status = self.space->copy_if_near(rectangle, type);
+    if (!status) status = without_gil([&] { return self.space->copy_2d(rectangle, type, flags); });
+    return code_of("BigMemory.copy_data_2d", *status);
 }
 
 int wait(SpaceObject& self) {

@@ -17,6 +17,7 @@
 #include "base/last_error.h"
 #include "collectives/host_group.h"
 #include "python_module/bindings.h"
+#include "python_module/callback.h"
 #include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
@@ -29,8 +30,6 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-
 // The exchange with other hosts, done by a Python function `exchange(size, complaint, ours, timeout_s) -> bytes`.
 class PythonExchange final : public InterHostExchange {
 public:
@@ -38,30 +37,19 @@ public:
 
     Status exchange(std::uint32_t bytes, const std::string& complaint, const std::byte* ours, std::byte* everybody,
                     Collective::Clock::time_point until) override {
-        const AcquiredGil acquired;
-        try {
-            const double left = Seconds(until - Collective::Clock::now()).count();
-            const nb::object arguments = nb::make_tuple(
-                bytes, complaint, nb::bytes(reinterpret_cast<const char*>(ours), ours_bytes(bytes)), left);
-            PyObject* const answer = call_from_core(exchange_.ptr(), arguments.ptr());
-            if (answer == nullptr) throw nb::python_error();
-            const nb::bytes all = nb::cast<nb::bytes>(nb::steal(answer));
+        const auto take = [&](const nb::object& answer) {
+            const nb::bytes all = nb::cast<nb::bytes>(answer);
             if (all.size() != std::size_t{bytes} * rank_size) {
                 return fail(Status::Error, "the exchange between hosts gave %zu bytes instead of %zu", all.size(),
                             std::size_t{bytes} * rank_size);
             }
             if (bytes != 0) std::memcpy(everybody, all.c_str(), all.size());
             return Status::Ok;
-        } catch (nb::python_error& error) {
-            if (Interruption::possible() && !error.matches(PyExc_Exception)) {  // a signal handler's, on this thread
-                error.restore();
-                return Status::Interrupted;
-            }
-            const nb::object value = nb::borrow(error.value());
-            set_last_error(text_of(value));
-            return nb::hasattr(value, "code") ? static_cast<Status>(nb::cast<int>(nb::int_(value.attr("code"))))
-                                              : Status::Error;
-        }
+        };
+        const double left = Seconds(until - Collective::Clock::now()).count();
+        const AcquiredGil acquired;
+        const nb::bytes ours_packed(reinterpret_cast<const char*>(ours), ours_bytes(bytes));
+        return exchange_.call(take, bytes, complaint, ours_packed, left);
     }
 
     std::uint32_t members = 0;
@@ -70,7 +58,7 @@ public:
 private:
     std::size_t ours_bytes(std::uint32_t bytes) const { return std::size_t{members} * bytes; }
 
-    nb::object exchange_;
+    const Callback exchange_;
 };
 
 // `group` is null once this rank has left; calls that run meanwhile keep theirs, and the memory goes with the last one.

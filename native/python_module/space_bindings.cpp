@@ -2,12 +2,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <chrono>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
 
 #include "base/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/callback.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/raise.h"
@@ -19,9 +22,16 @@ namespace {
 
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
 
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+    constexpr double kMostSeconds = 1e9;
+    return seconds > kMostSeconds ? RoutedBatch::kNoLimit
+                                  : std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
 void init(SpaceObject* self, U64 base, U32 capacity, U64 max_dram_bytes, U64 max_hbm_bytes, U32 local_rank,
-          std::string object_name) {
-    new (self) SpaceObject({base, capacity, max_dram_bytes, max_hbm_bytes, local_rank, std::move(object_name)});
+          std::string object_name, double stall_limit_s) {
+    new (self) SpaceObject({base, capacity, max_dram_bytes, max_hbm_bytes, local_rank, std::move(object_name),
+                            nanoseconds_of(stall_limit_s)});
 }
 
 Tier tier_of(U32 number) {
@@ -33,6 +43,25 @@ void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 sl
     const Tier known = tier_of(tier);
     raise_if_failed(
         without_gil([&] { return self.space->attach(rank, known, fd, fd_offset, slot_offset, size, sealed); }));
+}
+
+void attach_remote(SpaceObject& self, U32 rank, U32 tier, U64 slot_offset, U64 size, const TcpTransportObject& way) {
+    const Tier known = tier_of(tier);
+    raise_if_failed(
+        without_gil([&] { return self.space->attach_remote(rank, known, slot_offset, size, way.transport); }));
+}
+
+nb::tuple serve(SpaceObject& self) {
+    Connect connect{};
+    raise_if_failed(self.space->serve(connect));
+    return nb::make_tuple(nb::bytes(connect.target.data(), connect.target.size()),
+                          nb::bytes(connect.secret.data(), connect.secret.size()));
+}
+
+void set_catch_up(SpaceObject& self, nb::object ask) {
+    self.space->set_catch_up([callback = Callback(std::move(ask))] {
+        return callback.call([](const nb::object&) { return Status::Ok; });
+    });
 }
 
 // Waits for running copies, which may belong to threads that want the GIL next.
@@ -82,7 +111,9 @@ void bind_space(nb::module_& module) {
     space
         .def("__init__", &init, nb::arg("base"), nb::arg("capacity"), nb::arg("max_dram_bytes"),
              nb::arg("max_hbm_bytes"), nb::arg("local_rank"), nb::arg("object_name"),
-             "Reserve the range in this process. Raises FabricError: MallocFailed if a part of it is in use.")
+             nb::arg("stall_limit_s") = std::numeric_limits<double>::infinity(),
+             "Reserve the range in this process. Raises FabricError: MallocFailed if a part of it is in use.\n"
+             "`stall_limit_s`: copies from and to other hosts fail when no byte moves for so long.")
         .def(
             "_attach", &attach, nb::arg("rank"), nb::arg("tier"), nb::arg("fd"), nb::arg("fd_offset"),
             nb::arg("slot_offset"), nb::arg("size"), nb::arg("sealed") = false,
@@ -90,6 +121,9 @@ void bind_space(nb::module_& module) {
             "that is). The descriptor may be closed afterwards. Does not make the rank live. `sealed`: refuse a file "
             "that can\n"
             "be cut.")
+        .def("_attach_remote", &attach_remote, nb::arg("rank"), nb::arg("tier"), nb::arg("slot_offset"), nb::arg("size"),
+             nb::arg("transport"),
+             "The same for memory of another host, to which the transport leads; a slot has one transport.")
         .def(
             "_activate", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->activate(rank)); },
             nb::arg("rank"), "The rank is there: copies may use its memory.")
@@ -115,6 +149,18 @@ void bind_space(nb::module_& module) {
         .def(
             "_is_drained", [](SpaceObject& self, U32 rank) { return self.space->is_drained(rank); }, nb::arg("rank"),
             "Whether they have. Does not wait.")
+        .def("_serve", &serve,
+             "(id, secret): who says both to this process's DataListener may touch this rank's memory between _expose()\n"
+             "and _conceal() or _shut(). The same answer every time.")
+        .def(
+            "_expose", [](SpaceObject& self) { self.space->expose(); },
+            "Let members of other hosts into this rank's memory: it is about to join.")
+        .def(
+            "_conceal", [](SpaceObject& self) { finish_without_gil([&] { self.space->conceal(); }); },
+            "Undo it, and wait until no member of another host touches this rank's memory any more.")
+        .def("_set_catch_up", &set_catch_up, nb::arg("ask"),
+             "`ask()` is called by a copy that fails because of a rank that may have joined or grown by now. When it\n"
+             "returns, the space knows all that is known, and the copy looks again. FabricError: nobody can say.")
         .def(
             "_open", [](SpaceObject& self) { raise_if_failed(self.space->open()); },
             "This rank has joined: copies may run.")

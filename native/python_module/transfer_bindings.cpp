@@ -13,6 +13,7 @@
 
 #include "base/last_error.h"
 #include "python_module/bindings.h"
+#include "python_module/callback.h"
 #include "python_module/failure_report.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
@@ -68,29 +69,14 @@ std::optional<std::string> wait_for_failure(const PeerFailuresObject& self) {
 // `find(session)` answers with an address, or raises; it runs on the thread that transfers.
 void set_directory(const TransferObject& self, nb::object find) {
     if (find.is_none()) return self.engine->set_directory(nullptr);
-    // The engine may drop its copy on any thread; Python objects must go with the GIL held.
-    const std::shared_ptr<nb::object> held(new nb::object(std::move(find)), [](nb::object* object) {
-        if (!Py_IsInitialized()) return;  // the interpreter is gone, and the object with it
-        const AcquiredGil acquired;
-        delete object;
-    });
-    self.engine->set_directory([held](const std::string& session, std::string& address) {
-        const AcquiredGil acquired;
-        try {
-            const nb::object arguments = nb::make_tuple(session);
-            PyObject* const answer = call_from_core(held->ptr(), arguments.ptr());
-            if (answer == nullptr) throw nb::python_error();
-            address = nb::cast<std::string>(nb::steal(answer));
-            return Status::Ok;
-        } catch (nb::python_error& error) {
-            if (Interruption::possible() && !error.matches(PyExc_Exception)) {  // a signal handler's, on this thread
-                error.restore();
-                return Status::Interrupted;
-            }
-            const nb::object code = nb::getattr(error.value(), "code", nb::int_(-1));
-            set_last_error(nb::str(error.value()).c_str());
-            return static_cast<Status>(nb::cast<int>(nb::int_(code)));
-        }
+    self.engine->set_directory([callback = Callback(std::move(find))](const std::string& session,
+                                                                     std::string& address) {
+        return callback.call(
+            [&](const nb::object& answer) {
+                address = nb::cast<std::string>(answer);
+                return Status::Ok;
+            },
+            session);
     });
 }
 

@@ -11,7 +11,7 @@ std::uint64_t ExposedSlot::generation() const noexcept { return RevocationClock:
 
 bool ExposedSlot::covers(Direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept {
     const Space* space = space_.load(std::memory_order_seq_cst);
-    if (space == nullptr || !space->is_open() || !space->layout().contains(address)) return false;
+    if (space == nullptr || !space->is_exposed() || !space->layout().contains(address)) return false;
     const SlotPlace place = space->layout().locate(address);
     if (place.rank != space->local_rank()) return false;
     const std::uint64_t allocated_bytes = space->slots().allocated_bytes(place.rank, place.tier);

@@ -41,19 +41,20 @@ Route RoutedCopy::route() const {
     return Route::Mapped;
 }
 
-Outcome RoutedCopy::run(const RoutedBatch::MayGoOn& may_go_on) const {
-    Outcome sum = batch_.run(may_go_on);
+Outcome RoutedCopy::run(const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const {
+    Outcome sum = batch_.run(may_go_on, stall_limit);
     std::vector<std::byte> stage;
     for (const Staged& staged : staged_) {
         if (sum.status != Status::Ok) break;
-        sum += run_staged(staged, stage, may_go_on);
+        sum += run_staged(staged, stage, may_go_on, stall_limit);
     }
     return sum;
 }
 
 // What a piece still needs when it moves upwards onto itself is read before it is overwritten, as memmove would.
 Outcome RoutedCopy::run_staged(const Staged& staged, std::vector<std::byte>& stage,
-                               const RoutedBatch::MayGoOn& may_go_on) const {
+                               const RoutedBatch::MayGoOn& may_go_on,
+                               std::chrono::nanoseconds stall_limit) const {
     const Piece& piece = staged.piece;
     stage.resize(std::max(stage.size(), std::min(piece.size_bytes, kStageBytes)));
     const bool from_end = piece.target > piece.source && piece.target < piece.source + piece.size_bytes;
@@ -63,14 +64,14 @@ Outcome RoutedCopy::run_staged(const Staged& staged, std::vector<std::byte>& sta
         const std::size_t offset = from_end ? left - size_bytes : piece.size_bytes - left;
         RoutedBatch read;
         read.add(*staged.from, Direction::Read, {stage.data(), piece.source + offset, size_bytes});
-        if (Outcome half = read.run(may_go_on); half.status != Status::Ok) {
+        if (Outcome half = read.run(may_go_on, stall_limit); half.status != Status::Ok) {
             half.moved_bytes = 0;  // not in the target
             sum += half;
             break;
         }
         RoutedBatch write;
         write.add(*staged.to, Direction::Write, {piece.target + offset, stage.data(), size_bytes});
-        sum += write.run(may_go_on);
+        sum += write.run(may_go_on, stall_limit);
         left -= size_bytes;
     }
     return sum;

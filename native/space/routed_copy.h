@@ -4,6 +4,7 @@
 // it goes through memory of ours.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "copy/request.h"
@@ -18,7 +19,8 @@ public:
     void add(const Piece& piece, const Side& source, const Side& target);
     void add(const Rectangle& rectangle, const Side& source, const Side& target);  // row by row
 
-    Outcome run(const RoutedBatch::MayGoOn& may_go_on) const;
+    // As RoutedBatch::run.
+    Outcome run(const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const;
     std::size_t total_bytes() const { return total_bytes_; }
     Route route() const;  // for counting: the way that leads out of this process
 
@@ -30,7 +32,7 @@ private:
     };
 
     Outcome run_staged(const Staged& staged, std::vector<std::byte>& stage,
-                       const RoutedBatch::MayGoOn& may_go_on) const;
+                       const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const;
 
     RoutedBatch batch_;
     std::vector<Staged> staged_;

@@ -7,16 +7,12 @@
 #include <memory>
 #include <new>
 #include <utility>
-#include <variant>
 
 #include "base/interruption.h"
 #include "base/last_error.h"
-#include "base/pause_point.h"
-#include "copy/revocable.h"
-#include "memory/move_pins.h"
 #include "space/region_table.h"
-#include "space/routed_copy.h"
 #include "sync/rcu.h"
+#include "tcp/server.h"
 
 namespace memfabric {
 namespace {
@@ -108,6 +104,7 @@ Space::Space(const Config& config, const Layout& layout, std::unique_ptr<Reserva
     : layout_(layout),
       local_rank_(config.local_rank),
       object_name_(config.object_name),
+      stall_limit_(config.stall_limit),
       engine_(CopyEngine::process()),
       object_state_(config.object_name),
       slots_(layout, config.local_rank, config.object_name, std::move(reservation)),
@@ -178,9 +175,37 @@ Status Space::serve(Connect& connect) {
 // Nobody begins any more; who is inside is waited for when the memory goes.
 void Space::stop_serving() {
     std::unique_ptr<tcp::ServedMemory> served;
+    std::shared_ptr<const CatchUp> catch_up;
     const std::lock_guard lock(serve_mutex_);
     if (exposed_ != nullptr) exposed_->end();
     served = std::move(served_);
+    catch_up = std::move(catch_up_);
+}
+
+Status Space::shut(Status code, const std::string& sentence) {
+    is_exposed_.store(false, std::memory_order_seq_cst);  // before the clock of revocations, which this moves
+    return object_state_.shut(code, sentence);
+}
+
+void Space::conceal() {
+    is_exposed_.store(false, std::memory_order_seq_cst);
+    RevocationClock::tick();
+    if (tcp::Server::process().connections() != 0) rcu::synchronize();
+}
+
+void Space::set_catch_up(CatchUp catch_up) {
+    auto made = std::make_shared<const CatchUp>(std::move(catch_up));  // what it replaces goes without the lock
+    const std::lock_guard lock(serve_mutex_);
+    if (object_state_.check_usable() == Status::Ok) catch_up_.swap(made);
+}
+
+Status Space::catch_up() {
+    std::shared_ptr<const CatchUp> asked;
+    {
+        const std::lock_guard lock(serve_mutex_);
+        asked = catch_up_;
+    }
+    return asked == nullptr ? Status::NotExist : (*asked)();
 }
 
 // Gives the addresses back once the object is closed and the last view is gone, whichever comes later.
@@ -231,136 +256,5 @@ View::View(std::shared_ptr<Space> space, std::uint32_t rank, std::byte* data, st
     : space_(std::move(space)), rank_(rank), data_(data), size_bytes_(size_bytes) {}
 
 View::~View() { space_->unpin(rank_); }
-
-// The copies of a space: resolve, move, check again.
-//
-// Budget of one copy that is neither queued nor long nor remote: one guard, two look-ups (a subtraction and a division
-// each, or one binary search of the process's regions), the bytes, one comparison of the revocation clock, one count.
-// No lock, no system call, no allocation.
-template <typename Request>
-Status Space::run(const Request& request, std::uint32_t type) {
-    rcu::ReadGuard guard;
-    Resolution found;
-    if (const Status status = resolver_.resolve(request, type, found); status != Status::Ok) [[unlikely]]
-        return status;
-    if (found.total_bytes > kChunkBytes || found.is_remote) [[unlikely]]
-        return run_long(guard, request, type, found);
-    move(engine_, request);
-    guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
-    return resolver_.recheck(request, found);
-}
-
-// Leaves the guard: nobody who takes other memory away waits for this copy, and who takes its own away waits for a
-// chunk at most.
-template <typename Request>
-Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint32_t type, const Resolution& found) {
-    MovePins pins;
-    RoutedCopy routed;
-    const Status resolved =
-        resolver_.resolve(request, type, [&](const auto& what, const Side& source, const Side& target) {
-            pins.add(source);
-            pins.add(target);
-            if (found.is_remote) routed.add(what, source, target);
-        });
-    if (resolved != Status::Ok) return resolved;
-    guard.leave();
-    const auto may_go_on = [&] {
-        PausePoint::reach("space.copy.between_chunks");
-        if (RevocationClock::now() == found.since) [[likely]]
-            return Status::Ok;
-        if (const Status status = object_state_.recheck(found.since); status != Status::Ok) return status;
-        return pins.recheck(found.since);
-    };
-    if (!found.is_remote) {
-        guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
-        return move_chunked(engine_, request, may_go_on);
-    }
-    guard.traffic().add(routed.route(), Operation::Copy, found.total_bytes);
-    Outcome outcome = routed.run(may_go_on);
-    if (outcome.status == Status::Ok) {
-        outcome.status = may_go_on();
-        if (outcome.status == Status::Ok) return Status::Ok;
-        outcome.reason = take_last_error();
-    }
-    if (outcome.moved_bytes == 0 || outcome.status == Status::Interrupted)
-        return fail(outcome.status, "%s: %s", object_name_.c_str(), outcome.reason.c_str());
-    return fail(Status::PartialFailed, "%s: %s; %zu of %zu bytes were moved", object_name_.c_str(),
-                outcome.reason.c_str(), outcome.moved_bytes, routed.total_bytes());
-}
-
-Status Space::copy(std::uintptr_t source, std::uintptr_t target, std::size_t size_bytes, std::uint32_t type,
-                   std::uint64_t flags, std::uint64_t stream) {
-    const Piece piece{reinterpret_cast<std::byte*>(target), reinterpret_cast<const std::byte*>(source), size_bytes};
-    if (is_queued(flags)) [[unlikely]]
-        return queue(piece, type, flags, stream);
-    return run(piece, type);
-}
-
-Status Space::copy_batch(const BatchArrays& batch, std::size_t count, std::uint32_t type, std::uint64_t flags,
-                         std::uint64_t stream) try {
-    if (count == 0 || count > kMaxBatchPieces) {
-        return fail(Status::InvalidParam, "%s: the batch has %zu pieces, it must have 1 to %zu", object_name_.c_str(),
-                    count, kMaxBatchPieces);
-    }
-    if (batch.sources.size() != count || batch.targets.size() != count || batch.sizes.size() != count) {
-        return fail(Status::InvalidParam,
-                    "%s: the batch has %zu sources, %zu targets and %zu sizes, each must be as many as the count %zu",
-                    object_name_.c_str(), batch.sources.size(), batch.targets.size(), batch.sizes.size(), count);
-    }
-    std::vector<Piece> pieces(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        pieces[i] = {reinterpret_cast<std::byte*>(batch.targets[i]),
-                     reinterpret_cast<const std::byte*>(batch.sources[i]), batch.sizes[i]};
-    }
-    return is_queued(flags) ? queue(std::move(pieces), type, flags, stream) : run(pieces, type);
-} catch (const std::bad_alloc&) {
-    return fail(Status::MallocFailed, "%s: no memory to remember a batch of %zu pieces", object_name_.c_str(), count);
-}
-
-Status Space::copy_2d(const Rectangle& rectangle, std::uint32_t type, std::uint64_t flags, std::uint64_t stream) {
-    return is_queued(flags) ? queue(rectangle, type, flags, stream) : run(rectangle, type);
-}
-
-Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream_handle) try {
-    {
-        const rcu::ReadGuard guard;
-        Resolution found;
-        const Status status =
-            std::visit([&](const auto& what) { return resolver_.resolve(what, type, found); }, request);
-        if (status != Status::Ok) return status;
-    }
-    const auto kept = std::make_shared<const CopyRequest>(std::move(request));
-    const auto run_kept = [type, kept](Space& space) {
-        return std::visit([&](const auto& what) { return space.run(what, type); }, *kept);
-    };
-    if ((flags & kFlagStream) != 0) {
-        const std::shared_ptr<Stream> stream = Stream::find(stream_handle);
-        if (stream == nullptr) {
-            return fail(Status::InvalidParam, "%s: %" PRIu64 " is not the handle of an open stream",
-                        object_name_.c_str(), stream_handle);
-        }
-        return pending_.submit(stream, [space = shared_from_this(), run_kept] { return run_kept(*space); });
-    }
-    // `this` is enough here: close() ends this stream's work before the space goes. A shared_ptr could let the stream's
-    // own thread drop the last reference, and the thread would have to join itself.
-    const std::shared_ptr<Stream> stream = own_stream();
-    if (stream == nullptr) return object_state_.check();
-    return pending_.submit(stream, [this, run_kept] { return run_kept(*this); });
-} catch (const std::bad_alloc&) {
-    return fail(Status::MallocFailed, "%s: no memory to queue a copy", object_name_.c_str());
-}
-
-// nullptr once the object is closed.
-std::shared_ptr<Stream> Space::own_stream() {
-    const std::lock_guard lock(stream_mutex_);
-    if (stream_ == nullptr && !object_state_.is_closed()) stream_ = Stream::make();
-    return stream_;
-}
-
-Status Space::wait() {
-    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
-    if (const Status status = pending_.wait(); status != Status::Ok) return status;
-    return object_state_.check();
-}
 
 }  // namespace memfabric

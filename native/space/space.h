@@ -7,10 +7,14 @@
 // Life of an object: make → attach, activate, … → open ⇄ shut → close. Copies work while it is open.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/api.h"
@@ -28,12 +32,14 @@
 #include "space/view.h"
 #include "sync/rcu.h"
 #include "tcp/served_memory.h"
+#include "transports/routed_batch.h"
 
 namespace memfabric {
 
 // Thread contract: every method may be called from any thread. Copies block for their bytes only; `attach`, `drain` and
 // `close` wait for running copies (one chunk of a large one), `wait` for queued ones; nothing else blocks. Every
-// failure leaves a sentence in the thread's last error.
+// failure leaves a sentence in the thread's last error. Copies from and to other hosts wait for them, no longer than the
+// stall limit without a byte.
 class MF_API Space : public std::enable_shared_from_this<Space> {
 public:
     struct Config {
@@ -43,7 +49,10 @@ public:
         std::uint64_t max_hbm_bytes;
         std::uint32_t local_rank;
         std::string object_name;  // as sentences call it: "bm object 7"
+        std::chrono::nanoseconds stall_limit = RoutedBatch::kNoLimit;
     };
+    // Asks the control plane for news that have not arrived yet. Ok: look again; a failure, with a sentence: do not.
+    using CatchUp = std::function<Status()>;
 
     // Reserves the whole range in this process. In a forked child it takes it over from what was inherited there.
     static Status make(const Config& config, std::shared_ptr<Space>& made);
@@ -63,13 +72,16 @@ public:
     void drain(std::uint32_t rank) { slots_.drain(rank); }
     bool is_drained(std::uint32_t rank) { return slots_.is_drained(rank); }
 
-    // From now on members of other hosts who say `connect` may touch this rank's memory while the rank has joined. The
-    // same answer every time.
+    // Members of other hosts who say `connect` may touch this rank's memory between `expose` and `conceal` or `shut`.
+    // The same answer every time.
     Status serve(Connect& connect);
+    void expose() { is_exposed_.store(true, std::memory_order_seq_cst); }  // this rank is about to join
+    bool is_exposed() const { return is_exposed_.load(std::memory_order_seq_cst); }
+    void conceal();  // undoes it; nobody of another host touches this rank's memory when it returns
+    void set_catch_up(CatchUp catch_up);
 
-    Status open() { return object_state_.open(); }  // this rank has joined
-    // Left or evicted.
-    Status shut(Status code, const std::string& sentence) { return object_state_.shut(code, sentence); }
+    Status open() { return object_state_.open(); }               // this rank has joined
+    Status shut(Status code, const std::string& sentence);       // left or evicted
     void close();  // ends the object; idempotent. Its addresses stay reserved while views of its memory exist
     void disown() { object_state_.disown(); }  // in a forked child
 
@@ -79,6 +91,9 @@ public:
     Status copy_batch(const BatchArrays& batch, std::size_t count, std::uint32_t type, std::uint64_t flags = 0,
                       std::uint64_t stream = 0);
     Status copy_2d(const Rectangle& rectangle, std::uint32_t type, std::uint64_t flags = 0, std::uint64_t stream = 0);
+    // A copy that is not queued, if no other host has to be waited for; otherwise nothing has happened.
+    std::optional<Status> copy_if_near(const Piece& piece, std::uint32_t type);
+    std::optional<Status> copy_if_near(const Rectangle& rectangle, std::uint32_t type);
     Status wait();  // for all queued copies; returns and forgets the first failure since the last wait
 
     Status view(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes,
@@ -103,9 +118,21 @@ private:
     void retire_in_child();
 
     template <typename Request>  // one of those of CopyRequest
+    std::optional<Status> run_near(const Request& request, std::uint32_t type);
+    template <typename Request>
     Status run(const Request& request, std::uint32_t type);
     template <typename Request>
+    Status run_far(const Request& request, std::uint32_t type, bool& is_late);
+    template <typename Request>
     Status run_long(rcu::ReadGuard& guard, const Request& request, std::uint32_t type, const Resolution& found);
+    template <typename Request>
+    bool is_late(const Request& request, Status failure) const;
+    Status catch_up();
+    template <typename TryAgain>
+    Status after_news(Status failure, TryAgain try_again);
+    Status explain_failure(const Outcome& outcome, std::size_t total_bytes, Status now) const;
+    template <typename Request>
+    Status check_queued(const Request& request, std::uint32_t type);
     Status queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream);
     std::shared_ptr<Stream> own_stream();
 
@@ -113,6 +140,7 @@ private:
     const Layout layout_;
     const std::uint32_t local_rank_;
     const std::string object_name_;
+    const std::chrono::nanoseconds stall_limit_;
     CopyEngine& engine_;
     ObjectState object_state_;
     SlotTable slots_;
@@ -122,9 +150,11 @@ private:
     std::mutex stream_mutex_;
     std::shared_ptr<Stream> stream_;  // for asynchronous copies that name none; made by the first
 
-    std::mutex serve_mutex_;
+    std::atomic<bool> is_exposed_{false};
+    std::mutex serve_mutex_;  // for the following
     std::shared_ptr<ExposedSlot> exposed_;
     std::unique_ptr<tcp::ServedMemory> served_;
+    std::shared_ptr<const CatchUp> catch_up_;  // nullptr: nobody to ask
 
     std::mutex retire_mutex_;
     bool retired_ = false;         // the addresses were given back

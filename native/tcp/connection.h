@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/api.h"
 #include "base/owned_fd.h"
 #include "base/status.h"
 #include "endpoint/address.h"
@@ -18,7 +19,7 @@
 namespace memfabric::tcp {
 
 // Where a peer serves its memory, and what it wants to hear.
-struct Target {
+struct MF_API Target {
     sockaddr_storage address{};
     socklen_t address_bytes = 0;
     std::string name;  // "10.0.0.2:4711", for sentences

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/api.h"
 #include "tcp/connection.h"
 #include "transports/transport.h"
 
@@ -21,7 +22,7 @@ class TcpMove;
 
 // Connections are made when they are needed, kept while they are quiet, and serve one move at a time. Budget of one
 // small move on a quiet connection: a lock, two allocations, three system calls here and four at the target.
-class TcpTransport final : public Transport {
+class MF_API TcpTransport final : public Transport {
 public:
     explicit TcpTransport(Target target) : target_(std::move(target)) {}
     ~TcpTransport() override;

@@ -10,8 +10,8 @@ import pytest
 
 from memfabric_hybrid import clock
 from memfabric_hybrid.address_space import join_fact
-from memfabric_hybrid.address_space.group import ON_ANOTHER_HOST, Group
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.group import Group
+from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.address_space.layout import MIB
 from memfabric_hybrid.address_space.messages import SegmentFact, Share
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -21,6 +21,8 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Joined, Left, Roster, Stamp
 from memfabric_hybrid.store import WatchUpdate
+from memfabric_hybrid.transports.routes import Route
+from support import pool_twins
 from support.pool_twins import CAPACITY, SPEC, TwinExchange, TwinOwner, TwinQueue, TwinSpace
 from support.threads import Beside
 
@@ -69,8 +71,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def fact(instance: int, host: str = HERE) -> JoinFact:
-    return JoinFact(instance, 1, host, 4711, 0, 0, f"exchange of {instance}", b"secret")
+def fact(instance: int, host: str = HERE, **changed: Any) -> JoinFact:
+    return pool_twins.join_fact(instance, host, **changed)
 
 
 # ---- coming ---------------------------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ def test_who_cannot_be_mapped_is_gone(scene: Scene) -> None:
 
 
 def test_who_must_not_be_reached_takes_part_all_the_same(scene: Scene) -> None:
-    scene.owner.no_route = "no route to tag 'b'"
+    scene.owner.usual = Route("none", "no route to tag 'b'")
     scene.admit(1, 11)
     assert scene.space.done[-1] == ("revoke", 1, "no route to tag 'b'")
     assert scene.changes() == [Joined(1)]
@@ -185,12 +187,71 @@ def test_leaving_unmaps_everybody_and_misses_nobody(scene: Scene) -> None:
 # ---- other hosts ----------------------------------------------------------------------------------------------------
 
 
-def test_ranks_of_other_hosts_take_part_and_cannot_be_reached(scene: Scene) -> None:
+def test_ranks_of_other_hosts_are_reached_over_the_network(scene: Scene) -> None:
     scene.show({1: fact(11), 2: fact(22, THERE)})
     assert scene.group.view()[1] == [2]
-    assert scene.space.done == [("revoke", 2, ON_ANOTHER_HOST)]
+    assert scene.space.done == [("attach remote", 2, 0, 2 * MIB), ("activate", 2)]
     assert scene.group.neighbours() == [Neighbour(1, 11, "exchange of 11")]
+    assert scene.group.route(2) == Route("tcp", "it is on another host")
     assert scene.changes() == [Joined(2)]
+
+
+def test_a_rank_of_another_host_grows(scene: Scene) -> None:
+    scene.show({2: fact(22, THERE)})
+    scene.space.done.clear()
+    scene.show({2: fact(22, THERE, dram_bytes=4 * MIB)})
+    assert scene.space.done == [("attach remote", 2, 2 * MIB, 2 * MIB), ("activate", 2)]
+    assert scene.changes() == [Joined(2)]
+
+
+def test_a_rank_of_another_host_goes_and_comes_back(scene: Scene) -> None:
+    scene.show({2: fact(22, THERE)})
+    scene.show({2: None})
+    assert scene.space.live == set()
+    with pytest.raises(NotConnected, match="rank 2 is gone"):
+        scene.group.route(2)
+    scene.show({2: fact(22, THERE)})
+    assert scene.space.live == {2}
+    assert scene.space.done[-2:] == [("attach remote", 2, 0, 2 * MIB), ("activate", 2)]
+
+
+def test_its_successor_waits_for_running_copies_and_nobody_waits_for_it(scene: Scene) -> None:
+    scene.show({2: fact(22, THERE)})
+    scene.space.is_busy = True
+    scene.show({2: fact(33, THERE)})
+    assert scene.space.live == set()
+    assert scene.group.tick(), "there is something to be done"
+    scene.space.is_busy = False
+    assert not scene.group.tick()
+    assert scene.space.live == {2}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"max_dram": 2 * MIB}, "all ranks must pass the same"),
+        ({"data": DataPlace("127.0.0.1:1", bytes(16), bytes(16))}, "set_nic"),
+        ({"data": DataPlace("[::1]:1", bytes(16), bytes(16))}, "set_nic"),
+        ({"data": DataPlace("nowhere", bytes(16), bytes(16))}, "nowhere"),
+        ({"data": DataPlace("10.0.0.1:1", b"", b"")}, "expected 16"),
+    ],
+)
+def test_who_cannot_be_reached_takes_part_and_the_reason_is_known(
+    scene: Scene, changed: dict[str, Any], named: str
+) -> None:
+    scene.show({2: fact(22, THERE, **changed)})
+    assert scene.group.view()[1] == [2]
+    [(_, _, reason)] = [what for what in scene.space.done if what[0] == "revoke"]
+    assert named in reason
+    assert scene.group.route(2) == Route("none", reason)
+
+
+def test_a_neighbour_that_must_not_be_mapped_is_reached_over_the_network(scene: Scene) -> None:
+    scene.owner.usual = Route("tcp", "as it likes")
+    scene.show({1: fact(11)})
+    scene.admit(1, 11)
+    assert scene.space.done == [("drain", 1), ("attach remote", 1, 0, 2 * MIB), ("activate", 1)]
+    assert scene.group.route(1) == Route("tcp", "as it likes")
 
 
 # ---- waiting --------------------------------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from memfabric_hybrid.address_space import join_fact
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import WatchUpdate
 
-FACT = JoinFact(11, 2, "host", 4711, 1 << 21, 0, "exchange", b"secret")
+FACT = JoinFact(
+    11, 2, "host", 4711, 1 << 21, 0, "exchange", b"secret",
+    1 << 21, 0, "tag", 1, DataPlace("10.0.0.1:4711", b"id", b"data secret"),
+)  # fmt: skip
 
 
 def update(**entries: bytes | None) -> WatchUpdate:

@@ -9,6 +9,7 @@ from memfabric_hybrid.address_space.join_fact import JoinFact
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.address_space.participants import UNPUBLISHED, Participants
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Roster, Stamp
+from support import pool_twins
 
 GRACE_S = 3.0
 OWN = 100  # our instance
@@ -20,7 +21,7 @@ def participants() -> Participants:
 
 
 def fact(instance: int, generation: int = 1, host: str = HERE) -> JoinFact:
-    return JoinFact(instance, generation, host, 4711, 0, 0, f"exchange of {instance}", b"secret of %d" % instance)
+    return pool_twins.join_fact(instance, host, generation)
 
 
 def stamp(instance: int, generation: int = 1) -> Stamp:

@@ -13,7 +13,7 @@ from memfabric_hybrid.address_space.publication import Publication
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import WatchUpdate
-from support.pool_twins import SPEC, TwinHost, TwinNode, TwinSpace, own_memory
+from support.pool_twins import DATA, SPEC, TwinHost, TwinNode, TwinSpace, own_memory
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def own() -> Iterator[OwnMemory]:
 
 @pytest.fixture
 def publication(node: TwinNode, own: OwnMemory) -> Publication:
-    return Publication(node.member, SPEC, own)
+    return Publication(node.member, SPEC, own, DATA)
 
 
 def test_others_see_who_we_are_and_what_we_have(publication: Publication, node: TwinNode, host: TwinHost) -> None:
@@ -41,6 +41,8 @@ def test_others_see_who_we_are_and_what_we_have(publication: Publication, node: 
     assert fact.stamp == Stamp(node.member.instance, 3)
     assert (fact.dram_bytes, fact.hbm_bytes) == (2 * MIB, 0)
     assert (fact.exchange_name, fact.secret) == (node.member.exchange_name, node.member.secret)
+    assert (fact.max_dram, fact.max_hbm, fact.tag, fact.op_type) == (4 * MIB, 0, SPEC.tag, SPEC.op_type)
+    assert fact.data == DATA
 
 
 def test_the_first_sight_comes_before_we_count_as_watching(publication: Publication) -> None:

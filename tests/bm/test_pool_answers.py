@@ -8,11 +8,11 @@ import resource
 import pytest
 
 from memfabric_hybrid import bm
-from memfabric_hybrid.address_space.join_fact import JoinFact
 from memfabric_hybrid.address_space.messages import Accept, NotHere, Offer, Share
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.errors import NoResources
+from support import pool_twins
 from support.pool_worker import MIB
 
 pytestmark = pytest.mark.plain_user
@@ -26,7 +26,7 @@ SHARE = Share(1, 4711, 1, os.getpid(), 8 * MIB, 4 * MIB, "", 1, ())
 def asked(pool: bm.BigMemory) -> Pool:
     """The pool of this process, to which the store shows rank 1."""
     [asked] = runtime.current_node().pools()
-    asked.group._participants.facts[1] = JoinFact(4711, 1, "this host", os.getpid(), 0, 0, "nowhere", SECRET)
+    asked.group._participants.facts[1] = pool_twins.join_fact(4711, "this host", secret=SECRET)
     return asked
 
 

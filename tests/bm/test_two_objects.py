@@ -105,10 +105,10 @@ def test_tags_decide_who_reaches_whom(store_url: str, workers: Any) -> None:
 def test_rule_that_names_a_route_which_does_not_exist(store_url: str, workers: Any) -> None:
     with workers(2) as cluster:
         for index, tag in enumerate(["a", "b"]):
-            take_part_with(cluster, index, store_url, tag, "b:HOST_TCP:a,a:HOST_URMA:b")
+            take_part_with(cluster, index, store_url, tag, "b:HOST_RDMA:a,a:HOST_URMA:b")
         code, sentence = cluster.call(0, "write", 1, 0, b"x")
         assert code == -2014
-        assert "HOST_TCP" in sentence
+        assert "HOST_RDMA" in sentence
         assert "HOST_URMA" in sentence
         assert cluster.call_all("view") == [[0], [1]]
 
@@ -123,9 +123,9 @@ def test_rules_of_a_pair_are_or_ed(store_url: str, workers: Any) -> None:
 def test_no_route_is_not_a_death(store_url: str, workers: Any) -> None:
     """The rank that cannot be reached takes part: it is seen to join and to leave."""
     with workers(2) as cluster:
-        take_part_with(cluster, 0, store_url, "a", "a:HOST_TCP:b")
+        take_part_with(cluster, 0, store_url, "a", "a:HOST_RDMA:b")
         cluster.call(0, "record_events")
-        take_part_with(cluster, 1, store_url, "b", "a:HOST_TCP:b")
+        take_part_with(cluster, 1, store_url, "b", "a:HOST_RDMA:b")
         cluster.call(1, "call", "leave")
         assert cluster.call(0, "wait_for_events", 2) == [(1, "JOIN_EVENT"), (1, "LEAVE_EVENT")]
 

@@ -82,6 +82,14 @@ def wait_until_whole(cluster: Cluster, indices: Iterable[int] = MEMBERS, ranks: 
         wait.result()
 
 
+def wait_until_left(cluster: Cluster, index: int, rank: int) -> None:
+    """This member's copies to that rank fail because it is gone."""
+    deadline = Deadline(20)
+    while cluster.call(index, "write", rank, 0, b"?")[0] != -2014:
+        assert not deadline.expired, f"rank {rank} is still there"
+        time.sleep(0.01)
+
+
 def departures(cluster: Cluster, index: int) -> list[int]:
     """Who left, in order, as this member was told."""
     return [rank for rank, name in cluster.call(index, "wait_for_events", 0) if name == "LEAVE_EVENT"]

@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.exchange import Reply, Wait
+from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.address_space.layout import MIB, Layout, Tier
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -26,9 +29,20 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import InProcessServer, InProcessStore, Refusal
+from memfabric_hybrid.transports.routes import Route
 
 CAPACITY = 4
 SPEC = PoolSpec("bm/7", "bm object 7", Layout(CAPACITY, 4 * MIB, 0))
+DATA = DataPlace("10.0.0.2:4711", bytes(16), bytes(16))  # nobody is there
+
+
+def join_fact(instance: int, host: str, generation: int = 1, **changed: Any) -> JoinFact:
+    """Of a rank with 2 MiB of DRAM, in an object as SPEC says."""
+    fact = JoinFact(
+        instance, generation, host, 4711, 2 * MIB, 0, f"exchange of {instance}", b"secret of %d" % instance,
+        SPEC.layout.max_dram, SPEC.layout.max_hbm, SPEC.tag, SPEC.op_type, DATA,
+    )  # fmt: skip
+    return msgspec.structs.replace(fact, **changed)
 
 
 class TwinSpace:
@@ -40,6 +54,7 @@ class TwinSpace:
         self.live: set[int] = set()
         self.mapped: dict[tuple[int, int], int] = {}  # bytes, by rank and tier
         self.is_open = False
+        self.is_exposed = False
         self.is_busy = False  # running copies keep what is detached
         self.refusal: Exception | None = None  # what the next mapping raises
 
@@ -54,6 +69,10 @@ class TwinSpace:
             raise refusal
         self.mapped[rank, tier] = slot_offset + size
         self.done.append(("attach", rank, slot_offset, sealed))
+
+    def _attach_remote(self, rank: int, tier: int, slot_offset: int, size: int, transport: object) -> None:
+        self.mapped[rank, tier] = slot_offset + size
+        self.done.append(("attach remote", rank, slot_offset, size))
 
     def _activate(self, rank: int) -> None:
         self.live.add(rank)
@@ -76,6 +95,18 @@ class TwinSpace:
 
     def _drain(self, rank: int) -> None:
         self.done.append(("drain", rank))
+
+    def _serve(self) -> tuple[bytes, bytes]:
+        return bytes(16), bytes(16)
+
+    def _set_catch_up(self, ask: Callable[[], None]) -> None:
+        self.catch_up = ask
+
+    def _expose(self) -> None:
+        self.is_exposed = True
+
+    def _conceal(self) -> None:
+        self.is_exposed = False
 
     def _open(self) -> None:
         self.is_open = True
@@ -180,6 +211,8 @@ class TwinNode:
         self.notices = TwinQueue()
         self.reannouncements = TwinQueue()
         self.is_silent = False  # answers nobody
+        self.data_address = "10.0.0.1:4711"
+        self.store_is_away = False
         self.pools: list[Pool] = []
         self.failure: FabricError | None = None
 
@@ -208,10 +241,10 @@ class TwinOwner(PoolOwner):
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.changes: list[Joined | Left] = []
-        self.no_route: str | None = None
+        self.usual: Route | None = None  # to everybody, if it is not left to the pool
 
-    def obstacle(self, share: Any) -> str | None:
-        return self.no_route
+    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
+        return self.usual or super().route(tag, op_type, same_host=same_host)
 
     def take_enclosed(self, rank: int, fds: Sequence[int]) -> None:
         self.told.append(("enclosed", rank, len(fds)))

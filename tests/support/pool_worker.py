@@ -13,6 +13,7 @@ from typing import Any
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
+from support import copy_field
 
 MIB = 1 << 20
 HOST, DEVICE = bm.BmMemType.HOST, bm.BmMemType.DEVICE
@@ -135,6 +136,22 @@ def wait_for_view(expected: list[int], timeout_s: float = 10.0, object_id: int =
         assert time.monotonic() - began < timeout_s, f"after {timeout_s:g} s: {seen}, expected {expected}"
         time.sleep(0.002)
     return time.monotonic() - began
+
+
+def exercise(ranks: list[int], seed: int = 2, object_id: int = 0) -> dict[str, str]:
+    """Every kind of copy between these ranks, checked as it goes; what each place must hold then (`Field.digests`)."""
+    field = copy_field.Field(pools[object_id], ranks)
+    field.exercise(seed)
+    return field.digests()
+
+
+def digest(owner: int, mem_type: int = HOST, object_id: int = 0) -> str:
+    """Of the rank's memory, by plain loads."""
+    return copy_field.digest(load(owner, 0, copy_field.SIZE, mem_type, object_id))
+
+
+def route(owner: int, object_id: int = 0) -> tuple[str, str]:
+    return tuple(pools[object_id].route(owner))
 
 
 # ---- watching -------------------------------------------------------------------------------------------------------

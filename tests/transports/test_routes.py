@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from memfabric_hybrid.errors import InvalidParam, NoResources
 from memfabric_hybrid.transports.op_types import MAPPED, BmDataOpType
 from memfabric_hybrid.transports.routes import (
+    Route,
     TransferRoutes,
     check_op_type,
     check_tag,
-    obstacle_between,
     parse_rules,
+    route_between,
     transfer_routes,
 )
 
@@ -25,7 +26,7 @@ def test_every_op_type_is_accepted_or_refused_with_its_reason(op_type: int) -> N
     if op_type == 0 or op_type > 255:
         with pytest.raises(InvalidParam, match=f"{op_type:#x}"):
             check_op_type(op_type)
-    elif op_type & MAPPED:
+    elif op_type & (MAPPED | TCP):
         check_op_type(op_type)
     else:
         with pytest.raises(NoResources) as caught:
@@ -69,31 +70,49 @@ def test_malformed_rules_name_the_item(info: str) -> None:
         parse_rules(info)
 
 
+BETWEEN_A_AND_B = "tag_op_info between 'a' and 'b'"
+ONE_HOST = Route("mapped", "both are on one host")
+FAR = Route("tcp", "it is on another host")
+
+
 @pytest.mark.parametrize(
-    ("own", "peer", "op_type", "rules", "named"),
+    ("own", "peer", "op_type", "rules", "near", "far"),
     [
-        ("", "", SDMA, "", None),
-        ("a", "b", SDMA, "", None),
-        ("a", "b", SDMA, "a:HOST_SHM:b", None),
-        ("b", "a", SDMA, "a:HOST_SHM:b", None),
-        ("a", "a", SDMA, "a:HOST_SHM:b", None),
-        ("a", "", SDMA, "a:HOST_TCP:b", None),
-        ("", "b", SDMA, "a:HOST_TCP:b", None),
-        ("a", "b", SDMA, "a:HOST_TCP:b,a:DEVICE_SDMA:b", None),
-        ("a", "c", SDMA, "a:HOST_SHM:b", ["'a'", "'c'", "no rule"]),
-        ("a", "b", SDMA, "a:HOST_TCP:b", ["'b'", "HOST_TCP"]),
-        ("a", "a", SDMA, "a:HOST_URMA:a", ["HOST_URMA"]),
-        ("", "", TCP, "", ["HOST_TCP"]),
+        ("", "", SDMA, "", ONE_HOST, FAR),
+        ("a", "b", SDMA, "", ONE_HOST, FAR),
+        ("a", "b", SDMA, "a:DEVICE_SDMA:b", ONE_HOST, FAR),
+        ("b", "a", SHM, "a:DEVICE_SDMA:b", ONE_HOST, FAR),
+        ("a", "a", SDMA, "a:HOST_SHM:b", ONE_HOST, FAR),
+        ("a", "", SDMA, "a:HOST_TCP:b", ONE_HOST, FAR),
+        ("", "b", SDMA, "a:HOST_TCP:b", ONE_HOST, FAR),
+        ("a", "b", SDMA, "a:HOST_TCP:b,a:HOST_SHM:b", ONE_HOST, FAR),
+        ("", "", TCP, "", Route("tcp", "data_op_type allows nothing but the network"), FAR),
+        ("b", "a", SDMA, "b:HOST_TCP:a", Route("tcp", "tag_op_info between 'b' and 'a' allows nothing but the network"), FAR),
+        ("", "", SHM, "", ONE_HOST, Route("none", "it is on another host, and data_op_type allows memory of one host only")),
+        ("a", "b", SDMA, "a:HOST_SHM:b", ONE_HOST,
+         Route("none", f"it is on another host, and {BETWEEN_A_AND_B} allows memory of one host only")),
+    ],
+)  # fmt: skip
+def test_routes(own: str, peer: str, op_type: int, rules: str, near: Route, far: Route) -> None:
+    parsed = parse_rules(rules)
+    assert route_between(own, peer, op_type, parsed, same_host=True) == near
+    assert route_between(own, peer, op_type, parsed, same_host=False) == far
+
+
+@pytest.mark.parametrize("same_host", [True, False])
+@pytest.mark.parametrize(
+    ("own", "peer", "rules", "named"),
+    [
+        ("a", "c", "a:HOST_SHM:b", ["'a'", "'c'", "no rule"]),
+        ("a", "a", "a:HOST_URMA:a", ["HOST_URMA", "'a'"]),
+        ("a", "b", "a:HOST_RDMA:b", ["HOST_RDMA", "'b'"]),
     ],
 )
-def test_obstacles(own: str, peer: str, op_type: int, rules: str, named: list[str] | None) -> None:
-    obstacle = obstacle_between(own, peer, op_type, parse_rules(rules))
-    if named is None:
-        assert obstacle is None
-    else:
-        assert obstacle is not None
-        for part in named:
-            assert part in obstacle
+def test_where_nothing_leads(own: str, peer: str, rules: str, named: list[str], same_host: bool) -> None:
+    route = route_between(own, peer, SDMA, parse_rules(rules), same_host=same_host)
+    assert route.name == "none"
+    for part in named:
+        assert part in route.reason
 
 
 tags = st.sampled_from(["", "a", "b", "c"])
@@ -104,7 +123,10 @@ rule_lists = st.lists(st.tuples(st.sampled_from("abc"), operations, st.sampled_f
 @given(tags, tags, rule_lists)
 def test_both_sides_decide_alike(one: str, other: str, items: list[tuple[str, str, str]]) -> None:
     rules = parse_rules(",".join(":".join(item) for item in items))
-    assert (obstacle_between(one, other, SDMA, rules) is None) == (obstacle_between(other, one, SDMA, rules) is None)
+    for same_host in (True, False):
+        there = route_between(one, other, SDMA, rules, same_host=same_host)
+        back = route_between(other, one, SDMA, rules, same_host=same_host)
+        assert there.name == back.name
 
 
 @pytest.mark.parametrize(

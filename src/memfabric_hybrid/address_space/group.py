@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.address_space import join_fact
+from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Request, Share
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.address_space.node import Node
@@ -24,9 +26,14 @@ from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import WatchUpdate
+from memfabric_hybrid.transports.nic import is_loopback
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, Route
 
 log = logs.get(__name__)
-ON_ANOTHER_HOST = "it is on another host, and this version has no network route"
+NOT_FROM_HERE = (
+    "it is on another host, and serves its memory at {address}, where other hosts cannot reach it; start rank {rank} "
+    "with the network address of the store, or with set_nic"
+)
 
 
 class Group:
@@ -45,6 +52,8 @@ class Group:
         self._memory = memory
         self._owner = owner
         self._reannounce = reannounce
+        self._routes: dict[int, Route] = {}  # to the others, as long as they take part
+        self._to_reach: set[int] = set()  # ranks of other hosts that the store has shown, and nothing was done yet
         self._called_off: FabricError | None = None  # what a call that waits for others has to raise instead
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)  # somebody came or went, or nobody is waited for any more
@@ -79,6 +88,13 @@ class Group:
         """The others of this host, as far as the store shows them."""
         with self._lock:
             return self._participants.neighbours()
+
+    def route(self, rank: int) -> Route:
+        """The way to that rank. NotConnected if it does not take part."""
+        with self._lock:
+            if rank in self._routes:
+                return self._routes[rank]
+            raise NotConnected(self._participants.gone.get(rank, f"rank {rank} has not joined"))
 
     @property
     def takes_part(self) -> bool:
@@ -181,6 +197,7 @@ class Group:
         """We do not take part any more: everybody is gone for us, and nobody is missed."""
         with self._lock:
             self._carry_out(self._participants.clear())
+            self._to_reach.clear()
 
     # ---- what is heard of others -----------------------------------------------------------------------------------
 
@@ -188,6 +205,7 @@ class Group:
         """What the store shows."""
         facts = join_fact.decode(update)
         with self._changed:
+            self._to_reach.update(facts)
             if update.snapshot:
                 shown = {rank: fact for rank, fact in facts.items() if fact is not None}
                 self._carry_out(self._participants.all_shown(shown, update.incarnation, clock.now()))
@@ -195,8 +213,6 @@ class Group:
                     self._node.exchange.request_tick()
             else:
                 self._carry_out(self._participants.shown(facts))
-            for rank in self._participants.distant():
-                self._memory.revoke(rank, ON_ANOTHER_HOST)
             self._changed.notify_all()
 
     def is_proved(self, request: Request) -> bool | None:
@@ -228,16 +244,51 @@ class Group:
         self._carry_out([effect for effect in effects if isinstance(effect, Left)])
         try:
             self._owner.take_enclosed(share.rank, fds[len(share.segments) :])
-            obstacle = self._owner.obstacle(share)
-            if obstacle is not None:
-                self._memory.revoke(share.rank, obstacle)
-            else:
-                self._memory.map(share, fds[: len(share.segments)])
+            self._take(share, fds[: len(share.segments)])
         except FabricError as failure:
             reason = f"its memory cannot be mapped here: {failure}"
             self._carry_out(self._participants.lost(share.instance, reason))
             raise
         self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
+
+    def _take(self, share: Share, fds: Sequence[int]) -> None:
+        """A neighbour's memory, by the way that leads there."""
+        route = self._owner.route(share.tag, share.op_type, same_host=True)
+        if route.name == MAPPED_MEMORY:
+            self._memory.map(share, fds)
+        elif route.name == NETWORK:  # who was admitted has proved itself, so the store has shown it
+            sizes = {tier: sum(one.size_bytes for one in share.segments if one.tier == tier) for tier in Tier}
+            self._memory.reach(share.rank, sizes, self._participants.facts[share.rank].data)
+        else:
+            self._memory.revoke(share.rank, route.reason)
+        self._routes[share.rank] = route
+
+    def _reach_others(self) -> None:
+        """The memory of ranks of other hosts, as far as the store has shown something new of it."""
+        distant, present = self._participants.distant(), self._participants.roster.present
+        for rank in list(self._to_reach):
+            fact = distant.get(rank)
+            if fact is not None and present.get(rank) == fact.stamp:
+                if not self._memory.is_drained(rank):
+                    self._node.exchange.request_tick()  # running copies let go of its predecessor's memory soon
+                    continue
+                self._reach(rank, fact)
+            self._to_reach.discard(rank)
+
+    def _reach(self, rank: int, fact: JoinFact) -> None:
+        route = self._owner.route(fact.tag, fact.op_type, same_host=False)
+        try:
+            self._memory.check_layout(rank, fact.max_dram, fact.max_hbm)
+            if route.name == NETWORK and is_loopback(fact.data.address):
+                route = Route(NONE, NOT_FROM_HERE.format(rank=rank, address=fact.data.address))
+            if route.name == NETWORK:
+                self._memory.reach(rank, {Tier.DRAM: fact.dram_bytes, Tier.HBM: fact.hbm_bytes}, fact.data)
+        except FabricError as failure:
+            route = Route(NONE, str(failure))
+        if route.name == NONE:
+            self._memory.revoke(rank, route.reason)
+            log.warning("%s", f"rank {rank} cannot be reached: {route.reason}")
+        self._routes[rank] = route
 
     def withdrawn(self, rank: int, stamp: Stamp, reason: str) -> None:
         """A neighbour said that it leaves."""
@@ -254,13 +305,19 @@ class Group:
         """Time passes; True while it decides something here."""
         with self._lock:
             self._carry_out(self._participants.tick(clock.now()))
-            return not self._memory.collect() or self._participants.roster.waits_for_time
+            drained = self._memory.collect()
+            self._reach_others()
+            return not drained or bool(self._to_reach) or self._participants.roster.waits_for_time
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         """Under the lock."""
         gone = [effect for effect in effects if isinstance(effect, Left)]
+        for left in gone:
+            self._routes.pop(left.rank, None)
         if gone and not self._memory.let_go(gone):
             self._node.exchange.request_tick()  # running copies let go of it soon, and nobody waits for them
+        self._to_reach.update(effect.rank for effect in effects if isinstance(effect, Joined))
+        self._reach_others()  # before anybody is told that they have come
         if effects:
             self._changed.notify_all()
         for left in gone:

@@ -11,6 +11,14 @@ from memfabric_hybrid.store import WatchUpdate
 log = logs.get(__name__)
 
 
+class DataPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where a rank serves its memory to whoever cannot map it, and what it wants to hear."""
+
+    address: str
+    memory_id: bytes
+    secret: bytes
+
+
 class JoinFact(msgspec.Struct, frozen=True, array_like=True):
     instance: int
     generation: int
@@ -20,6 +28,11 @@ class JoinFact(msgspec.Struct, frozen=True, array_like=True):
     hbm_bytes: int
     exchange_name: str  # where its exchange listens: a name that nobody can guess
     secret: bytes  # whoever knows it is that process
+    max_dram: int
+    max_hbm: int
+    tag: str
+    op_type: int
+    data: DataPlace
 
     @property
     def stamp(self) -> Stamp:

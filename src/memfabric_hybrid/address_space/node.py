@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.address_space.exchange import Exchange, Wait
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.clock import Deadline
@@ -18,7 +18,8 @@ from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.member import Entry, Member
 from memfabric_hybrid.service_thread import THREAD_ENDS_S
-from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionRestored
+from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionLost, SessionRestored
+from memfabric_hybrid.transports.nic import default_place, listen_place
 
 if TYPE_CHECKING:
     from memfabric_hybrid.address_space.pool import Pool
@@ -29,19 +30,33 @@ log = logs.get(__name__)
 class Node:
     """Made by `Node(entry, deadline)`: blocks until the process is a member, or raises. `leave()` undoes it."""
 
-    def __init__(self, entry: Entry, deadline: Deadline, interruption: Interruption) -> None:
+    def __init__(self, entry: Entry, deadline: Deadline, interruption: Interruption, nic: str = "") -> None:
         self._lock = threading.Lock()
         self._pools: dict[str, Pool] = {}
         self._leaving = False
         self._failure: str | None = None  # a thread that pools depend on is not there any more
+        self.store_is_away = False
+        place = listen_place(nic) if nic else default_place(entry.url.host, entry.url.port)
+        _native.set_host_timeout(settings.heartbeat_timeout_s())
+        self._data_listener = _native.DataListener(*place)  # first: it needs nobody's answer
         self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
         self.reannouncements = CallQueue(f"memfabric-{entry.kind}-reannounce")  # after a silence
-        self.member = Member.enter(entry, self._on_session, deadline, interruption)
+        try:
+            self.member = Member.enter(entry, self._on_session, deadline, interruption)
+        except BaseException:
+            self._data_listener.close()
+            raise
         try:
             self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
         except BaseException:
+            self._data_listener.close()
             self.member.leave(Deadline(FAREWELL_S))
             raise
+
+    @property
+    def data_address(self) -> str:
+        """Where other hosts, and processes that must not map our memory, connect for data."""
+        return self._data_listener.address
 
     def add(self, pool: Pool) -> None:
         """NotInit when the process leaves already: nobody would end the pool any more."""
@@ -79,6 +94,7 @@ class Node:
 
     def leave(self, farewell: Deadline) -> None:
         """Every pool must be gone already, or about to be. Takes about as long as `farewell` allows, whoever hangs."""
+        self._data_listener.close()
         self.reannouncements.finish(farewell)
         self.exchange.close(farewell)
         self.member.leave(farewell)  # ends what waits for the store, in the re-announcing thread and elsewhere
@@ -90,6 +106,7 @@ class Node:
         """In a forked child: nothing of the parent's may be used or kept open."""
         for pool in self._pools.values():  # without the lock: its holder may not exist here
             pool.abandoned = True
+        self._data_listener.close()
         self.exchange.abandon_after_fork()
         self.member.abandon_after_fork()
 
@@ -117,6 +134,7 @@ class Node:
         return any([pool.on_tick() for pool in self.pools()])
 
     def _on_session(self, event: SessionEvent) -> None:
+        self.store_is_away = isinstance(event, (SessionLost, SessionFailed))
         if isinstance(event, SessionRestored) and event.refused:
             for pool in self.pools():
                 pool.on_refused(event.refused)

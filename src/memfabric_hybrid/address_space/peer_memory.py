@@ -1,4 +1,5 @@
-"""The other ranks' memory in our range: mapped while they take part, revoked at once and unmapped soon when they go.
+"""The other ranks' memory in our range: mapped, or reached over the network, while they take part; revoked at once and
+unmapped soon when they go.
 
 Threads: any, but what happens to one rank must happen in the order in which it was decided: the group calls everything
 here, except `drain` and `is_drained`, under its lock. The native space has its own way of keeping copies and unmapping
@@ -7,9 +8,11 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memfabric_hybrid import _native, logs
+from memfabric_hybrid.address_space.join_fact import DataPlace
+from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.errors import InvalidParam
@@ -22,16 +25,21 @@ class PeerMemory:
     def __init__(self, spec: PoolSpec, space: _native.Space) -> None:
         self._spec = spec
         self._space = space
+        self._transports: dict[int, tuple[DataPlace, _native.TcpTransport]] = {}  # by rank
+
+    def check_layout(self, rank: int, max_dram: int, max_hbm: int) -> None:
+        """InvalidParam when it is not ours."""
+        layout = self._spec.layout
+        if (max_dram, max_hbm) != (layout.max_dram, layout.max_hbm):
+            raise InvalidParam(
+                f"{self._spec.title}: rank {rank} was created with max_dram_size {max_dram} and "
+                f"max_hbm_size {max_hbm}, rank {self._space.local_rank} with {layout.max_dram} and "
+                f"{layout.max_hbm}; all ranks must pass the same"
+            )
 
     def check(self, share: Share, fds: Sequence[int]) -> None:
         """InvalidParam when the share does not fit to our layout, or its descriptors not to it."""
-        layout = self._spec.layout
-        if (share.max_dram, share.max_hbm) != (layout.max_dram, layout.max_hbm):
-            raise InvalidParam(
-                f"{self._spec.title}: rank {share.rank} was created with max_dram_size {share.max_dram} and "
-                f"max_hbm_size {share.max_hbm}, rank {self._space.local_rank} with {layout.max_dram} and "
-                f"{layout.max_hbm}; all ranks must pass the same"
-            )
+        self.check_layout(share.rank, share.max_dram, share.max_hbm)
         if len(fds) < len(share.segments):
             raise InvalidParam(
                 f"{self._spec.title}: rank {share.rank} shows {len(share.segments)} segments in {len(fds)} files"
@@ -45,6 +53,21 @@ class PeerMemory:
                 self._space._attach(share.rank, fact.tier, fd, 0, *place, sealed=True)
         self._space._activate(share.rank)
 
+    def reach(self, rank: int, sizes: Mapping[Tier, int], data: DataPlace) -> None:
+        """Lets copies go there over the network, as far as it is new. Nobody connects before the first copy.
+
+        Its predecessor's memory has drained already: this waits for nobody.
+        """
+        place, transport = self._transports.get(rank, (None, None))
+        if transport is None or place != data:
+            transport = _native.TcpTransport(data.address, data.memory_id, data.secret)
+            self._transports[rank] = (data, transport)
+        for tier, size_bytes in sizes.items():
+            present = self._space._allocated(rank, int(tier))
+            if size_bytes > present:
+                self._space._attach_remote(rank, int(tier), present, size_bytes - present, transport)
+        self._space._activate(rank)
+
     def revoke(self, rank: int, reason: str) -> None:
         """No copy there from now on; what is mapped stays."""
         self._space._revoke(rank, reason)
@@ -54,6 +77,7 @@ class PeerMemory:
         for left in gone:  # first nobody can start a copy, then the memory goes
             self._space._revoke(left.rank, left.reason)
         for left in gone:
+            self._transports.pop(left.rank, None)
             self._space._detach(left.rank)
             log.info("%s: rank %d is gone: %s", self._spec.title, left.rank, left.reason)
         return self._space._collect()

@@ -20,6 +20,7 @@ from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid.address_space.changes import Changes
 from memfabric_hybrid.address_space.exchange import Wait
 from memfabric_hybrid.address_space.group import Group
+from memfabric_hybrid.address_space.join_fact import DataPlace
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Answer, Request
 from memfabric_hybrid.address_space.node import Node
@@ -38,6 +39,7 @@ from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
 
 log = logs.get(__name__)
 REANNOUNCE_PAUSE_S = 1.0
+CATCH_UP_S = 2.0  # how long a copy waits for the store before it fails with what was known
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
 
@@ -56,13 +58,14 @@ class Pool:
         self._own = own
         self._owner = owner
         self._protocol = ShareProtocol(node, spec, own, self.group)
-        self._publication = Publication(member, spec, own)
+        self._publication = Publication(member, spec, own, DataPlace(node.data_address, *space._serve()))
         self._changes = Changes(spec.title)
         self._lock = threading.Lock()
         self._joining = False
         self._evicted: str | None = None  # why, for good: no join may open the space again
         self._reannounce_at: float | None = None  # when neighbours that could not take our share are asked again
         node.add(self)
+        space._set_catch_up(self._catch_up)
 
     @property
     def joined(self) -> bool:
@@ -71,7 +74,8 @@ class Pool:
     # ---- the program's calls ---------------------------------------------------------------------------------------
 
     def join(self, deadline: Deadline) -> None:
-        """Takes part. Returns when everybody who was there before has our memory mapped, and we theirs.
+        """Takes part. Returns when everybody of this host who was there before has our memory mapped, and we theirs.
+        Other hosts have learned of us, or will before they need it.
 
         Whoever destroys or leaves the object meanwhile ends it: InvalidParam or NotStarted.
         """
@@ -87,6 +91,7 @@ class Pool:
             try:
                 stamp = self.group.begin(next(_generations))
                 self.group.check_wanted()
+                self._space._expose()
                 self._publication.publish(stamp, deadline)
                 self.group.check_wanted()
                 self._publication.watch(self._on_update, deadline)
@@ -103,7 +108,7 @@ class Pool:
                 self._joining = False
 
     def leave(self, deadline: Deadline, reason: str = "") -> None:
-        """Stops taking part. Returns when no neighbour touches our memory any more. They are told the reason."""
+        """Stops taking part. Returns when nobody touches our memory any more. Neighbours are told the reason."""
         with self._lock:
             interrupts = self._joining
             if interrupts:
@@ -160,9 +165,18 @@ class Pool:
 
         In this order: the watch tells whom not to wait for.
         """
+        self._space._conceal()
         self._protocol.withdraw(deadline, reason, even_if_called_off=even_if_called_off)
         self._publication.retract(deadline)
         self.group.clear()
+
+    # ---- news ------------------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """A copy has met a rank that may have come or grown (any thread): returns when we know what the store knows."""
+        if self._node.store_is_away or not self.joined:
+            raise NotConnected(f"{self.spec.title}: the store cannot be asked")
+        self._publication.catch_up(Deadline(CATCH_UP_S))
 
     # ---- after a silence -------------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import Refusal
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, Route
 
 
 class PoolOwner:
@@ -16,9 +16,9 @@ class PoolOwner:
     pool.
     """
 
-    def obstacle(self, share: Share) -> str | None:
-        """A sentence when the rank of that share must not be reached directly."""
-        return None
+    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
+        """Which way leads to a rank that has said this about itself."""
+        return Route(MAPPED_MEMORY, "both are on one host") if same_host else Route(NETWORK, "it is on another host")
 
     def take_enclosed(self, rank: int, fds: Sequence[int]) -> None:
         """What a neighbour encloses with its share, whenever it shows it; the descriptors stay the pool's.

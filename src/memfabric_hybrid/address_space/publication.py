@@ -9,7 +9,7 @@ import os
 
 from memfabric_hybrid import logs
 from memfabric_hybrid.address_space import join_fact
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
@@ -23,16 +23,19 @@ log = logs.get(__name__)
 
 
 class Publication:
-    def __init__(self, member: Member, spec: PoolSpec, own: OwnMemory) -> None:
+    """`data` is where our memory is served to other hosts."""
+
+    def __init__(self, member: Member, spec: PoolSpec, own: OwnMemory, data: DataPlace) -> None:
         self.key = join_fact.key(spec.name, member.rank)
         self._member = member
         self._spec = spec
         self._own = own
+        self._data = data
         self._watch: Watch | None = None
 
     def publish(self, stamp: Stamp, deadline: Deadline) -> None:
         """Again when our memory has grown."""
-        member = self._member
+        member, spec = self._member, self._spec
         fact = JoinFact(
             *stamp,
             member.host,
@@ -41,12 +44,24 @@ class Publication:
             self._own.size_bytes(Tier.HBM),
             member.exchange_name,
             member.secret,
+            spec.layout.max_dram,
+            spec.layout.max_hbm,
+            spec.tag,
+            spec.op_type,
+            self._data,
         )
         member.store.set(self.key, join_fact.encode(fact), deadline=deadline, ephemeral=True)
 
     def watch(self, callback: WatchCallback, deadline: Deadline) -> None:
         """Everybody's facts; the callback has run once when this returns."""
         self._watch = self._member.store.watch(f"{self._spec.name}/", callback, deadline=deadline)
+
+    def catch_up(self, deadline: Deadline) -> None:
+        """Returns when the watch has told all that the store knew at the call.
+
+        The store tells one participant everything in order, so the first sight of another watch comes behind it.
+        """
+        self._member.store.watch(self.key, lambda update: None, deadline=deadline).close()
 
     @property
     def is_watching(self) -> bool:

@@ -24,7 +24,7 @@ from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
 from memfabric_hybrid.store import FAREWELL_S
-from memfabric_hybrid.transports.routes import Rules
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,9 @@ class BigMemory(_native.Space):
         operation_timeout_s: float,
     ) -> None:
         layout = spec.layout
-        super().__init__(base, layout.capacity, layout.max_dram, layout.max_hbm, node.member.rank, spec.title)
+        super().__init__(
+            base, layout.capacity, layout.max_dram, layout.max_hbm, node.member.rank, spec.title, operation_timeout_s
+        )
         self._id = object_id
         self._layout = layout
         self._own_rank = node.member.rank
@@ -73,7 +75,7 @@ class BigMemory(_native.Space):
     def join(self, flags: SupportsIndex = 0) -> None:
         """Takes part in the pool; does not wait for ranks that have not joined. Joining again does nothing.
 
-        When it returns 0, every rank of this host that joined before can reach our memory and we can reach theirs.
+        When it returns 0, every rank that joined before can reach our memory and we can reach theirs.
         Codes: 0; -2000 closed handle (also one that is closed meanwhile), or another rank was created with other sizes;
         -2002 this process, or one that joined before, is out of descriptors; -2003 left meanwhile; -2004 the store, or
         a rank of this host that is alive, did not answer.
@@ -118,6 +120,18 @@ class BigMemory(_native.Space):
         if handler is not None:
             arguments.function("handler", handler)
         self._group_events.handler = handler
+
+    def route(self, rank: SupportsIndex) -> Route:
+        """Which way copies to and from that rank go ("mapped", "tcp", or "none"), and why that one.
+
+        Raises ValueError for a rank that does not exist, errors.NotConnected for one that has not joined.
+        """
+        number = arguments.u32("rank", rank)
+        pool = self._alive()
+        self._check_rank(number)
+        if number == self._own_rank:
+            return Route(MAPPED_MEMORY, "it is this rank")
+        return pool.group.route(number)
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 

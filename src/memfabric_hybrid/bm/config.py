@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import SupportsIndex
 
 from memfabric_hybrid import arguments
 from memfabric_hybrid.config_fields import U32, Config, Flag
 from memfabric_hybrid.errors import InvalidParam
 from memfabric_hybrid.transports import nic
-
-_NIC = re.compile(r"tcp6?://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]+)(/\d{1,3})?:(\d{1,5})")
 
 
 class BmConfig(Config):
@@ -68,8 +65,17 @@ class BmConfig(Config):
         self._nic = ""
 
     def set_nic(self, nic: str) -> None:
-        """Which network card data moves over between hosts: "tcp://ip[/mask]:port"; validated by `initialize`."""
+        """Where other hosts reach this one for data: "tcp://ip[/mask]:port"; validated by `initialize`.
+
+        With a mask it is this machine's own address in that network. The first free port from `port` on is taken, so
+        that all processes of a host may say the same. Without it: the address towards the store, and any port.
+        """
         self._nic = arguments.text("nic", nic)
+
+    @property
+    def nic(self) -> str:
+        """What `set_nic` was given; "" otherwise."""
+        return self._nic
 
     def validate(self, world_size: int) -> None:
         """InvalidParam for the first value outside its limits."""
@@ -82,10 +88,7 @@ class BmConfig(Config):
             raise InvalidParam(f"rank_id is {self.rank_id}, expected 0..{world_size - 1} (world_size - 1)")
         if not self._nic:
             return
-        nic.check_length(self._nic)
-        match = _NIC.fullmatch(self._nic)
-        if match is None or not 0 < int(match[3]) <= 65535:
-            raise InvalidParam(f"nic {self._nic!r} is not of the form tcp://ip[/mask]:port")
+        nic.parse(self._nic)
 
     def __repr__(self) -> str:
         fields = ("init_timeout", "create_timeout", "operation_timeout", "start_store", "start_store_only",

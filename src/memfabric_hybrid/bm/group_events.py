@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from memfabric_hybrid import callbacks
-from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.bm.enums import BmGroupEvent
 from memfabric_hybrid.membership.roster import Joined, Left
-from memfabric_hybrid.transports.routes import Rules, obstacle_between
+from memfabric_hybrid.transports.routes import Route, Rules, route_between
 
 GroupEventHandler = Callable[[int, BmGroupEvent], Any]
 
@@ -22,9 +21,9 @@ class GroupEvents(PoolOwner):
         self._spec = spec
         self._rules = rules
 
-    def obstacle(self, share: Share) -> str | None:
+    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
         own = self._spec
-        return obstacle_between(own.tag, share.tag, own.op_type & share.op_type or own.op_type, self._rules)
+        return route_between(own.tag, tag, own.op_type & op_type or own.op_type, self._rules, same_host=same_host)
 
     def group_changed(self, change: Joined | Left) -> None:
         handler = self.handler

@@ -321,7 +321,7 @@ class ShareMemory(_native.HostGroup):
             raise InvalidParam(f"{name} is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
 
     def _reachable(self, rank: int) -> bool:
-        return self._parts.space._is_live(rank)
+        return self._parts.space._addressable(self._gva + rank * self._symmetric_size)
 
     def _validated_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
         arguments.text("key", key)

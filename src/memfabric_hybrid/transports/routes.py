@@ -30,9 +30,10 @@ _RULE_OPS: Mapping[str, BmDataOpType] = {
 }
 _MISSING: Mapping[BmDataOpType, str] = {
     BmDataOpType.HOST_RDMA: "HOST_RDMA needs an RDMA device and this version has no RDMA engine",
-    BmDataOpType.HOST_TCP: "HOST_TCP is a route of transfers; pools and heaps do not have it in this version",
     BmDataOpType.HOST_URMA: "HOST_URMA is not available on this machine",
 }
+
+MAPPED_MEMORY, NETWORK, NONE = "mapped", "tcp", "none"  # names of routes
 
 Rules = Mapping[frozenset[str], BmDataOpType]
 
@@ -45,7 +46,7 @@ class TransferRoutes(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Which way leads to a peer (mapped, peer_process or tcp), and why that one."""
+    """Which way leads to a peer (mapped, peer_process or tcp, or none), and why that one."""
 
     name: str
     reason: str
@@ -54,7 +55,7 @@ class Route(NamedTuple):
 def check_op_type(op_type: int) -> None:
     """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them."""
     _check_bits(op_type)
-    if not op_type & MAPPED:
+    if not op_type & (MAPPED | TCP):
         raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
 
 
@@ -91,18 +92,26 @@ def parse_rules(tag_op_info: str) -> Rules:
     return rules
 
 
-def obstacle_between(own_tag: str, peer_tag: str, op_type: int, rules: Rules) -> str | None:
-    """Why mapped memory must not be used between two ranks of one host; None when it may.
+def route_between(own_tag: str, peer_tag: str, op_type: int, rules: Rules, *, same_host: bool) -> Route:
+    """Which way leads from one rank to another.
 
     Rules speak about pairs of tags. Ranks without a tag, and ranks of the same tag without a rule, use `op_type`.
     """
-    allowed = BmDataOpType(op_type)
+    allowed, among = BmDataOpType(op_type), "data_op_type"
     if rules and own_tag and peer_tag:
         rule = rules.get(frozenset((own_tag, peer_tag)))
         if rule is None and own_tag != peer_tag:
-            return f"no route between tag {own_tag!r} and tag {peer_tag!r}: tag_op_info has no rule for them"
-        allowed = rule if rule is not None else allowed
-    return None if allowed & MAPPED else f"no route to tag {peer_tag!r}: {_obstacle(allowed)}"
+            sentence = f"no route between tag {own_tag!r} and tag {peer_tag!r}: tag_op_info has no rule for them"
+            return Route(NONE, sentence)
+        if rule is not None:
+            allowed, among = rule, f"tag_op_info between {own_tag!r} and {peer_tag!r}"
+    if same_host and allowed & MAPPED:
+        return Route(MAPPED_MEMORY, "both are on one host")
+    if allowed & TCP:
+        return Route(NETWORK, f"{among} allows nothing but the network" if same_host else "it is on another host")
+    if allowed & MAPPED:
+        return Route(NONE, f"it is on another host, and {among} allows memory of one host only")
+    return Route(NONE, f"no route to it by {among} {int(allowed):#x}: {_obstacle(allowed)}")
 
 
 def _obstacle(allowed: BmDataOpType) -> str:
