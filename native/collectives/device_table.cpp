@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cinttypes>
@@ -11,6 +12,7 @@
 
 #include "base/fork_guard.h"
 #include "base/last_error.h"
+#include "collectives/kernel_copy.h"
 #include "memory/layout.h"
 
 namespace memfabric {
@@ -18,7 +20,7 @@ namespace {
 
 constexpr std::size_t kEntriesBytes = 4096;
 static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
-constexpr std::size_t kTableBytes = kEntriesBytes + std::size_t{kDeviceObjects} * kMaxContextBytes;
+constexpr std::size_t kTableBytes = kKernelRoutesAddress - kDeviceTableAddress + sizeof(KernelRoutes);
 
 static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
 
@@ -46,6 +48,12 @@ std::uintptr_t context_of(std::uint32_t id) {
     return kDeviceTableAddress + kEntriesBytes + std::uintptr_t{id} * kMaxContextBytes;
 }
 
+KernelRoutes& routes() { return *reinterpret_cast<KernelRoutes*>(kKernelRoutesAddress); }
+
+bool has_far_ranks(std::uint32_t id) {
+    return std::ranges::any_of(routes().is_far[id], [](std::uint8_t is_far) { return is_far != 0; });
+}
+
 void set_present(std::uint32_t id, std::uint32_t present) {
     std::atomic_ref(entry_of(id).present).store(present, std::memory_order_release);
 }
@@ -60,6 +68,7 @@ Status DeviceTable::open() {
     void* const got = mmap(wanted, kTableBytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted) {
+        routes().copy_address = reinterpret_cast<std::uintptr_t>(&copy_for_kernel);
         opening.is_open = true;
         return Status::Ok;
     }
@@ -69,7 +78,9 @@ Status DeviceTable::open() {
                 std::strerror(got == MAP_FAILED ? error : EEXIST));
 }
 
-void DeviceTable::enter(std::uint32_t id, const DeviceEntry& entry) {
+void DeviceTable::enter(std::uint32_t id, const DeviceEntry& entry, std::span<const std::uint32_t> far_ranks) {
+    for (const std::uint32_t rank : far_ranks) routes().is_far[id][rank] = 1;
+    if (!far_ranks.empty()) std::atomic_ref(routes().far_objects).fetch_add(1);
     DeviceEntry filled = entry;
     filled.present = 0;
     filled.context_bytes = 0;
@@ -90,11 +101,18 @@ Status DeviceTable::set_context(std::uint32_t id, const void* context, std::uint
 
 void DeviceTable::remove(std::uint32_t id) {
     set_present(id, 0);
+    if (has_far_ranks(id)) {
+        std::ranges::fill(routes().is_far[id], std::uint8_t{0});
+        std::atomic_ref(routes().far_objects).fetch_sub(1);
+    }
     madvise(reinterpret_cast<void*>(context_of(id)), kMaxContextBytes, MADV_DONTNEED);
 }
 
 void DeviceTable::remove_all() {
-    for (std::uint32_t id = 0; Opening::process().is_open && id < kDeviceObjects; ++id) set_present(id, 0);
+    if (!Opening::process().is_open) return;
+    for (std::uint32_t id = 0; id < kDeviceObjects; ++id) set_present(id, 0);
+    routes().far_objects = 0;
+    std::memset(routes().is_far, 0, sizeof routes().is_far);
 }
 
 }  // namespace memfabric

@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/api.h"
+#include "base/limits.h"
 #include "base/status.h"
 
 namespace memfabric {
@@ -31,12 +33,24 @@ struct DeviceEntry {
 };
 static_assert(sizeof(DeviceEntry) == 64 && offsetof(DeviceEntry, gva) == 16);
 
+// Behind the entries and their contexts: which ranks a kernel cannot load from and store to, because they are on other
+// hosts, and what it calls to copy from and to them.
+struct KernelRoutes {
+    std::uint32_t far_objects;  // that have such ranks: while it is 0, all memory of all objects is mapped here
+    std::uint32_t reserved;
+    std::uint64_t copy_address;  // of `int32_t copy(void* target, const void* source, uint64_t size_bytes)`; 0 is good
+    std::uint8_t is_far[kDeviceObjects][kMaxRanks];
+};
+static_assert(offsetof(KernelRoutes, copy_address) == 8 && offsetof(KernelRoutes, is_far) == 16);
+inline constexpr std::uintptr_t kKernelRoutesAddress =
+    kDeviceTableAddress + kDeviceObjects * (sizeof(DeviceEntry) + std::size_t{kMaxContextBytes});
+
 // The process's table. Thread contract: the control plane calls; kernels read while their object exists.
 class MF_API DeviceTable {
 public:
     // Maps the table if that has not been done. MallocFailed when something else is at its address.
     static Status open();
-    static void enter(std::uint32_t id, const DeviceEntry& entry);
+    static void enter(std::uint32_t id, const DeviceEntry& entry, std::span<const std::uint32_t> far_ranks);
     static Status set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes);
     static void remove(std::uint32_t id);
     static void remove_all();  // in a forked child

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <string>
 
 #include "endpoint/heartbeat.h"
 #include "python_module/gil.h"
@@ -49,7 +50,8 @@ struct TcpTransportObject {
 };
 
 struct DataListenerObject {
-    std::unique_ptr<tcp::Listener> listener;
+    std::unique_ptr<tcp::Listener> listener;  // nullptr once it is closed
+    std::string address;
 
     ~DataListenerObject() {
         const ReleasedGil released(ReleasedGil::kWait);  // it joins its thread

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/last_error.h"
+#include "copy/type.h"
 #include "python_module/bindings.h"
 #include "python_module/callback.h"
 #include "python_module/gil.h"
@@ -62,6 +63,10 @@ void set_catch_up(SpaceObject& self, nb::object ask) {
     self.space->set_catch_up([callback = Callback(std::move(ask))] {
         return callback.call([](const nb::object&) { return Status::Ok; });
     });
+}
+
+void copy(SpaceObject& self, U64 source, U64 target, U64 size) {
+    raise_if_failed(without_gil([&] { return self.space->copy(source, target, size, kAutoCopy); }));
 }
 
 // Waits for running copies, which may belong to threads that want the GIL next.
@@ -170,6 +175,8 @@ void bind_space(nb::module_& module) {
                 raise_if_failed(self.space->shut(static_cast<Status>(code), sentence));
             },
             nb::arg("code"), nb::arg("sentence"), "This rank has left or was evicted: copies fail with this.")
+        .def("_copy", &copy, nb::arg("source"), nb::arg("target"), nb::arg("size"),
+             "copy_data() of the type AUTO, raising.")
         .def("_close", &close,
              "End the object: queued copies fail, running ones are waited for, memory without arrays is unmapped. "
              "Later\n"

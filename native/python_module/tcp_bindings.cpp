@@ -51,7 +51,8 @@ void init_listener(DataListenerObject* self, const std::string& host, U32 first_
     const SessionAddress address{host, static_cast<std::uint16_t>(std::uint32_t{first_port})};
     const auto last = static_cast<std::uint16_t>(std::uint32_t{last_port});
     raise_if_failed(without_gil([&] { return tcp::Listener::open(address, last, opened); }));
-    new (self) DataListenerObject{std::move(opened)};
+    std::string text = opened->address().text();
+    new (self) DataListenerObject{std::move(opened), std::move(text)};
 }
 
 }  // namespace
@@ -68,10 +69,13 @@ void bind_tcp(nb::module_& module) {
                                    "Where peers of other hosts connect for data. A native thread lets them in.")
         .def("__init__", &init_listener, nb::arg("host"), nb::arg("first_port"), nb::arg("last_port"),
              "Listens at the first port of the range that is free; port 0 is any. Raises FabricError.")
-        .def_prop_ro(
-            "address", [](const DataListenerObject& self) { return self.listener->address().text(); }, "With its port.")
+        .def_ro("address", &DataListenerObject::address, "With its port; also after it was closed.")
         .def(
-            "close", [](DataListenerObject& self) { finish_without_gil([&] { self.listener.reset(); }); },
+            "close",
+            [](DataListenerObject& self) {
+                std::unique_ptr<tcp::Listener> ended = std::move(self.listener);  // by one thread, under the GIL
+                finish_without_gil([&] { ended.reset(); });
+            },
             "Lets nobody in any more; connections that are there stay. Idempotent.");
 }
 

@@ -1,12 +1,13 @@
-"""Share Memory's collectives between hosts, which go through the store."""
+"""Share Memory between hosts: collectives, which go through the store, and copies, which go over TCP."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
-from support import host_members, hosts
+from support import host_members, hosts, kernel_library
 from support.hosts import Network
 from support.workers import Cluster
 
@@ -24,9 +25,66 @@ def cluster(hosts3: Network) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return kernel_library.build(tmp_path_factory.mktemp("kernels"))
+
+
 def test_barriers_and_gathers(cluster: Cluster) -> None:
     assert cluster.call_all("barriers", 20) == [[]] * 6
     assert cluster.call_all("gathered_rounds", 10, [1, 1000, 60_000]) == [0] * 6
+
+
+def test_put_and_get_reach_every_rank(cluster: Cluster) -> None:
+    """Everybody writes to everybody, each to a place of its own, and reads what it was sent."""
+    for writer in range(6):
+        for owner in range(6):
+            word = f"from {writer} to {owner}".encode()
+            assert cluster.call(writer, "call", "put", owner, writer * 64, word) == (0, "")
+    assert cluster.call_all("barriers", 1) == [[]] * 6
+    for owner in range(6):
+        for writer in range(6):
+            word = f"from {writer} to {owner}".encode()
+            assert cluster.call(owner, "load_bytes", owner, writer * 64, len(word)) == word
+            assert cluster.call(writer, "fetch", owner, writer * 64, len(word)) == word
+
+
+def test_who_is_reached_how(cluster: Cluster) -> None:
+    assert [cluster.call(0, "call", "reach", rank)[0] for rank in range(6)] == [3, 3, 4, 4, 4, 4]
+    with pytest.raises(Exception, match=r"on another host: copy with put\(\) and get\(\)"):
+        cluster.call(0, "call", "array", 2, 1, "u1")
+    code, sentence = cluster.call(0, "call", "put", 5, (2 << 20) - 3, b"four")
+    assert (code, "beyond the 2097152 bytes of each rank" in sentence) == (-2000, True)
+
+
+@pytest.mark.parametrize("kind", ["c++", "numba"])
+def test_kernels_put_to_and_get_from_other_hosts(cluster: Cluster, kernels: str, kind: str) -> None:
+    library = kernels if kind == "c++" else "numba"
+    for rank in range(6):
+        cluster.call(rank, "store_bytes", rank, 0, bytes([rank + 1]) * 777)
+    assert cluster.call_all("barriers", 1) == [[]] * 6
+    cluster.call_all("run_kernel", library, "kernel_get_and_put", 0, 777, 4096, 8192, timeout_s=120)
+    assert cluster.call_all("barriers", 1) == [[]] * 6
+    for rank in range(6):
+        assert cluster.call(rank, "load_bytes", rank, 4096, 777) == bytes([(rank - 1) % 6 + 1]) * 777
+        assert cluster.call(rank, "load_bytes", rank, 8192, 777) == bytes([(rank - 2) % 6 + 1]) * 777
+    cluster.call_all("run_kernel", library, "kernel_shift_doubled", 0, 1000, 16384, timeout_s=120)
+    assert cluster.call_all("barriers", 1) == [[]] * 6
+    for rank in range(6):
+        left = np.frombuffer(cluster.call((rank - 1) % 6, "load_bytes", (rank - 1) % 6, 0, 4000), np.float32)
+        assert cluster.call(rank, "load_bytes", rank, 16384, 4000) == (left * np.float32(2)).tobytes()
+
+
+def test_kernels_know_who_is_far_and_learn_of_failures(cluster: Cluster, kernels: str) -> None:
+    for library in (kernels, "numba"):
+        far = [cluster.call(0, "run_kernel", library, "kernel_is_far", 0, rank, timeout_s=120) for rank in range(7)]
+        assert far == [0, 0, 1, 1, 1, 1, 0]
+        assert cluster.call(0, "run_kernel", library, "kernel_put", 0, 5, 64, timeout_s=120) == 1
+    cluster.kill(5)
+    _, code, _ = cluster.call(0, "timed", "barrier")
+    assert code == GONE
+    for library in (kernels, "numba"):
+        assert cluster.call(0, "run_kernel", library, "kernel_put", 0, 5, 64, timeout_s=120) == 0
 
 
 def test_a_lost_host_ends_the_barriers_of_the_others(hosts3: Network, cluster: Cluster) -> None:

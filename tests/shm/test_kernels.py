@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memfabric_hybrid import _native
+from support import kernel_library
 from support.ports import reserved_port
 from support.workers import Cluster
 
@@ -22,11 +23,7 @@ MOST = 50_000_000  # looks at a word before a kernel gives up
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "numba":
         return "numba"
-    target = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    source = ROOT / "tests" / "support" / "kernels.cpp"
-    flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'include'}"]
-    subprocess.run(["c++", *flags, str(source), "-o", str(target)], check=True)
-    return str(target)
+    return kernel_library.build(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +47,14 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
 
 
 def test_table_lies_below_all_objects() -> None:
-    entries_bytes = 4096
-    end = _native.DEVICE_TABLE_ADDRESS + entries_bytes + _native.DEVICE_OBJECTS * _native.MAX_CONTEXT_BYTES
-    assert end <= _native.REGION_START
+    entry_bytes, flags_bytes = 64, 16 + _native.DEVICE_OBJECTS * _native.MAX_RANKS
+    routes = _native.DEVICE_TABLE_ADDRESS + _native.DEVICE_OBJECTS * (entry_bytes + _native.MAX_CONTEXT_BYTES)
+    assert routes == _native.KERNEL_ROUTES_ADDRESS
+    assert routes + flags_bytes <= _native.REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
     assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
     assert f"SMEM_SHM_MAX_OBJECTS {_native.DEVICE_OBJECTS}u" in header
+    assert f"SMEM_SHM_MAX_RANKS {_native.MAX_RANKS}u" in header
 
 
 def test_header_compiles_as_c11(tmp_path: Path) -> None:

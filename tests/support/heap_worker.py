@@ -147,6 +147,14 @@ def load_bytes(owner: int, offset: int, size: int, object_id: int = 0) -> bytes:
     return ctypes.string_at(heap.gva + owner * heap.symmetric_size + offset, size)
 
 
+def fetch(owner: int, offset: int, size: int, object_id: int = 0) -> bytes:
+    """By `get`, from whichever host."""
+    target = bytearray(size)
+    code = heaps[object_id].get(target, owner, offset)
+    assert code == 0, mf.get_last_err_msg()
+    return bytes(target)
+
+
 def record_exits(object_id: int = 0) -> int:
     return heaps[object_id].register_exit(exits.append)
 

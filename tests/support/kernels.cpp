@@ -106,4 +106,12 @@ uint64_t kernel_nowhere(uint32_t id) {
            (smem_shm_ptr(0, 0, 63) != nullptr) + (smem_shm_ptr(0, 0, 64) != nullptr) +
            (smem_shm_get_global_rank(63) != UINT32_MAX);
 }
+
+uint64_t kernel_is_far(uint32_t id, uint64_t rank) { return smem_shm_is_far(static_cast<uint32_t>(rank), id); }
+
+// Puts `size` bytes of our own memory to the same place in that rank's; whether it worked.
+uint64_t kernel_put(uint32_t id, uint64_t rank, uint64_t size) {
+    return smem_shm_copy(smem_shm_ptr(static_cast<uint32_t>(rank), 0, id),
+                         smem_shm_ptr(smem_shm_get_global_rank(id), 0, id), size) == 0;
+}
 }

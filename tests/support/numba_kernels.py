@@ -106,3 +106,13 @@ def kernel_nowhere(id):
         if place != 0:
             found += 1
     return found + (1 if device.rank(63) != device.NO_RANK else 0)
+
+
+@njit(nogil=True)
+def kernel_is_far(id, rank):
+    return device.is_far(rank, id)
+
+
+@njit(nogil=True)
+def kernel_put(id, rank, size):
+    return device.put(rank, 0, device.array(device.rank(id), size, np.uint8, 0, id), id)

@@ -6,8 +6,10 @@
  * reads is a table that memfabric_hybrid keeps at a fixed address of every process that has a Share Memory object, so
  * kernels run in such a process only (a shared library loaded with ctypes, a thread of the program).
  *
- * Addresses are global: the memory of rank r of object id begins at smem_shm_get_gva(id) + r * symmetric size, and is
- * ordinary memory on one host. The object's id is 0 unless given (C: always give it).
+ * Addresses are global: the memory of rank r of object id begins at smem_shm_get_gva(id) + r * symmetric size. Of ranks
+ * on this host it is ordinary memory; of ranks on other hosts (smem_shm_is_far) it can be copied from and to with the
+ * functions below, and nothing else: loads, stores and atomics there crash. The object's id is 0 unless given (C: always
+ * give it).
  */
 #ifndef MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H
 #define MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H
@@ -37,7 +39,9 @@
 
 #define SMEM_SHM_MAX_OBJECTS 64u
 #define SMEM_SHM_NO_RANK UINT32_MAX
+#define SMEM_SHM_MAX_RANKS 1024u
 #define SMEM_SHM_TABLE_ADDRESS 0x0fffff000000ull
+#define SMEM_SHM_ROUTES_ADDRESS (SMEM_SHM_TABLE_ADDRESS + SMEM_SHM_MAX_OBJECTS * (64u + 65536u))
 
 typedef struct {
     uint32_t present; /* 0: this process has no such object */
@@ -51,6 +55,17 @@ typedef struct {
     uint64_t declared_address;   /* one of which is not 0 once a rank of the object is gone */
     uint64_t reserved;
 } smem_shm_kernel_entry;
+
+typedef struct {
+    uint32_t far_objects; /* 0: all memory of all objects is mapped here */
+    uint32_t reserved;
+    int32_t (*copy)(void* target, const void* source, uint64_t size_bytes);
+    uint8_t is_far[SMEM_SHM_MAX_OBJECTS][SMEM_SHM_MAX_RANKS];
+} smem_shm_kernel_routes;
+
+SMEM_SHM_INLINE_AICORE const smem_shm_kernel_routes* smem_shm_routes(void) {
+    return (const smem_shm_kernel_routes*)(uintptr_t)SMEM_SHM_ROUTES_ADDRESS;
+}
 
 /* NULL if this process has no object of that id. */
 SMEM_SHM_INLINE_AICORE const smem_shm_kernel_entry* smem_shm_kernel_entry_of(uint32_t id) {
@@ -105,6 +120,22 @@ SMEM_SHM_INLINE_AICORE __gm__ void* smem_shm_ptr(uint32_t rank, uint64_t offset,
     return (void*)(uintptr_t)(entry->gva + rank * entry->symmetric_bytes + offset);
 }
 
+/* True if that rank is on another host: its memory can be copied, not addressed. */
+SMEM_SHM_INLINE_AICORE bool smem_shm_is_far(uint32_t rank, uint32_t id SMEM_SHM_DEFAULT(0)) {
+    return smem_shm_kernel_entry_of(id) != NULL && rank < SMEM_SHM_MAX_RANKS && smem_shm_routes()->is_far[id][rank];
+}
+
+SMEM_SHM_INLINE_AICORE bool smem_shm_address_is_far(const void* place) {
+    const uint64_t address = (uint64_t)(uintptr_t)place;
+    for (uint32_t id = 0; id < SMEM_SHM_MAX_OBJECTS; ++id) {
+        const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);
+        if (entry != NULL && address - entry->gva < entry->rank_size * entry->symmetric_bytes) {
+            return smem_shm_is_far((uint32_t)((address - entry->gva) / entry->symmetric_bytes), id);
+        }
+    }
+    return false;
+}
+
 /* ---- moving bytes ----------------------------------------------------------------------------------------------- */
 
 /* Everything this thread stored before is seen by whoever sees what it stores after. */
@@ -113,6 +144,20 @@ SMEM_SHM_INLINE_AICORE void smem_shm_fence(void) { __atomic_thread_fence(__ATOMI
 /* All puts and gets this thread has posted are done. They are done when they return; this also orders them. */
 SMEM_SHM_INLINE_AICORE void smem_shm_quiet(void) { smem_shm_fence(); }
 
+/*
+ * Copies between any two places, of whichever host, and returns when the bytes are there: 0, or the code of a failure
+ * (-2014: a rank is gone; -2004: nothing moved for the operation time-out; the log says more). Only copies from and to
+ * other hosts can fail. The functions that return nothing, below, leave it at the log.
+ */
+SMEM_SHM_INLINE_AICORE int32_t smem_shm_copy(void* target, const void* source, uint64_t size) {
+    if (__atomic_load_n(&smem_shm_routes()->far_objects, __ATOMIC_ACQUIRE) != 0u &&
+        (smem_shm_address_is_far(target) || smem_shm_address_is_far(source))) {
+        return smem_shm_routes()->copy(target, source, size);
+    }
+    memcpy(target, source, size);
+    return 0;
+}
+
 #ifdef __cplusplus
 
 /* Between a kernel's own buffer and global memory; `size` in bytes. `enableL2` is accepted. */
@@ -120,14 +165,14 @@ template <typename T>
 SMEM_SHM_INLINE_AICORE void smem_shm_copy_ub2gm(__gm__ T* dstGva, const __ubuf__ T* srcUb, uint32_t size,
                                                 bool enableL2 = true) {
     (void)enableL2;
-    memcpy((void*)dstGva, (const void*)srcUb, size);
+    (void)smem_shm_copy((void*)dstGva, (const void*)srcUb, size);
 }
 
 template <typename T>
 SMEM_SHM_INLINE_AICORE void smem_shm_copy_gm2ub(__ubuf__ T* dstUb, const __gm__ T* srcGva, uint32_t size,
                                                 bool enableL2 = true) {
     (void)enableL2;
-    memcpy((void*)dstUb, (const void*)srcGva, size);
+    (void)smem_shm_copy((void*)dstUb, (const void*)srcGva, size);
 }
 
 /* Put to and get from a rank, by global addresses. `qpIdx` and whatever work buffers programs for accelerators pass
@@ -137,7 +182,7 @@ SMEM_SHM_INLINE_AICORE void smem_shm_roce_write(const __gm__ T* srcDmaAddr, __gm
                                                 uint32_t qpIdx, uint64_t messageLen, const Buffers&...) {
     (void)destRankId;
     (void)qpIdx;
-    memcpy((void*)destDmaAddr, (const void*)srcDmaAddr, messageLen);
+    (void)smem_shm_copy((void*)destDmaAddr, (const void*)srcDmaAddr, messageLen);
 }
 
 template <typename T, typename... Buffers>
@@ -145,7 +190,7 @@ SMEM_SHM_INLINE_AICORE void smem_shm_roce_read(const __gm__ T* srcDmaAddr, __gm_
                                                uint32_t qpIdx, uint64_t messageLen, const Buffers&...) {
     (void)srcRankId;
     (void)qpIdx;
-    memcpy((void*)destDmaAddr, (const void*)srcDmaAddr, messageLen);
+    (void)smem_shm_copy((void*)destDmaAddr, (const void*)srcDmaAddr, messageLen);
 }
 
 template <typename... Arguments>
@@ -156,25 +201,25 @@ SMEM_SHM_INLINE_AICORE void smem_shm_roce_quiet(const Arguments&...) {
 #else
 
 SMEM_SHM_INLINE_AICORE void smem_shm_copy_ub2gm(void* dstGva, const void* srcUb, uint32_t size) {
-    memcpy(dstGva, srcUb, size);
+    (void)smem_shm_copy(dstGva, srcUb, size);
 }
 
 SMEM_SHM_INLINE_AICORE void smem_shm_copy_gm2ub(void* dstUb, const void* srcGva, uint32_t size) {
-    memcpy(dstUb, srcGva, size);
+    (void)smem_shm_copy(dstUb, srcGva, size);
 }
 
 SMEM_SHM_INLINE_AICORE void smem_shm_roce_write(const void* srcDmaAddr, void* destDmaAddr, uint32_t destRankId,
                                                 uint32_t qpIdx, uint64_t messageLen) {
     (void)destRankId;
     (void)qpIdx;
-    memcpy(destDmaAddr, srcDmaAddr, messageLen);
+    (void)smem_shm_copy(destDmaAddr, srcDmaAddr, messageLen);
 }
 
 SMEM_SHM_INLINE_AICORE void smem_shm_roce_read(const void* srcDmaAddr, void* destDmaAddr, uint32_t srcRankId,
                                                uint32_t qpIdx, uint64_t messageLen) {
     (void)srcRankId;
     (void)qpIdx;
-    memcpy(destDmaAddr, srcDmaAddr, messageLen);
+    (void)smem_shm_copy(destDmaAddr, srcDmaAddr, messageLen);
 }
 
 SMEM_SHM_INLINE_AICORE void smem_shm_roce_quiet(void) { smem_shm_quiet(); }

@@ -20,6 +20,9 @@ Every function takes the object's id last, 0 unless given. C++ kernels: `smem/de
 honoured. `address()` and `array()` give 0 and an empty array then. Storing to such an address, or into an empty array,
 is a crash, as in C.
 
+Ranks on other hosts (`is_far`) are reached by `put`, `get`, `copy_ub2gm` and `copy_gm2ub`, which return when the bytes
+are there, and False if the host cannot be reached. Loads, stores and atomics are for ranks of this host.
+
 Needs Numba: `pip install memfabric-hybrid[kernels]`.
 """
 
@@ -59,6 +62,7 @@ from memfabric_hybrid.device.table import (
     context_address,
     context_size,
     gva,
+    is_far,
     rank,
     rank_size,
     symmetric_size,
@@ -90,6 +94,7 @@ __all__ = [
     "fence",
     "get",
     "gva",
+    "is_far",
     "put",
     "quiet",
     "rank",

@@ -9,8 +9,8 @@ from numba import carray
 
 from memfabric_hybrid.device.compiled import compiled
 from memfabric_hybrid.device.layouts import bytes_of, count_of, packed, packed_alike, require_block, unpack
-from memfabric_hybrid.device.table import gva, rank_size, symmetric_size
-from memfabric_hybrid.device.words import move_bytes, pointer_to
+from memfabric_hybrid.device.table import copy_between, gva, is_far, rank_size, symmetric_size
+from memfabric_hybrid.device.words import pointer_to
 
 
 @compiled
@@ -26,51 +26,58 @@ def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
 def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> Any:
     """An array on the memory of that rank, from `offset` bytes on; no copy.
 
-    Empty (`size` 0) if not all of it lies in that memory. An empty array has no memory at all: whoever stores into it
+    Empty (`size` 0) if not all of it lies in that memory, or the rank is on another host. An empty array has no memory at all: whoever stores into it
     without having looked at its size crashes, and writes into nobody's memory.
     """
     nowhere = carray(pointer_to(np.uint64(0)), shape, dtype)
     count = count_of(shape, symmetric_size(id) // nowhere.itemsize)
     place = np.int64(0) if count < 0 else _place(rank, offset, count * nowhere.itemsize, id)
-    if place == 0:
+    if place == 0 or is_far(rank, id):
         return nowhere[:0]
     return carray(pointer_to(np.uint64(place)), shape, dtype)[:]
 
 
 @compiled
-def copy_ub2gm(target_address: int, source: Any, size_bytes: int) -> None:
-    """From an array of the kernel, which must be contiguous, to a global address."""
+def copy_ub2gm(target_address: int, source: Any, size_bytes: int) -> bool:
+    """From an array of the kernel, which must be contiguous, to a global address.
+
+    False if that is on another host that could not be reached.
+    """
     require_block(source)
-    move_bytes(np.uint64(target_address), np.uint64(source.ctypes.data), np.uint64(size_bytes))
+    return copy_between(target_address, source.ctypes.data, size_bytes)
 
 
 @compiled
-def copy_gm2ub(target: Any, source_address: int, size_bytes: int) -> None:
-    """From a global address to an array of the kernel, which must be contiguous."""
+def copy_gm2ub(target: Any, source_address: int, size_bytes: int) -> bool:
+    """From a global address to an array of the kernel, which must be contiguous.
+
+    False if that is on another host that could not be reached.
+    """
     require_block(target)
-    move_bytes(np.uint64(target.ctypes.data), np.uint64(source_address), np.uint64(size_bytes))
+    return copy_between(target.ctypes.data, source_address, size_bytes)
 
 
 @compiled
 def put(rank: int, offset: int, source: Any, id: int = 0) -> bool:
     """The whole array, element by element in C order, to `offset` in the memory of that rank.
 
-    False, and nothing is written, if it does not all lie in that memory. A strided array is packed first.
+    The bytes are there when it returns True. False, and nothing is written, if it does not all lie in that memory; also
+    if the rank is on another host that could not be reached. A strided array is packed first.
     """
     size_bytes = bytes_of(source)
     place = _place(rank, offset, size_bytes, id)
     if place == 0:
         return False
     block = packed(source)
-    move_bytes(np.uint64(place), np.uint64(block.ctypes.data), np.uint64(size_bytes))
-    return True
+    return copy_between(place, block.ctypes.data, size_bytes)
 
 
 @compiled
 def get(target: Any, rank: int, offset: int, id: int = 0) -> bool:
     """Fills the whole array, in C order, from `offset` in the memory of that rank.
 
-    False, and the array is as it was, if that does not all lie in that memory.
+    False, and the array is as it was, if that does not all lie in that memory; False, too, if the rank is on another
+    host that could not be reached, and then a part of it may have come.
 
     A strided array gets it from a packed one.
     """
@@ -79,6 +86,7 @@ def get(target: Any, rank: int, offset: int, id: int = 0) -> bool:
     if place == 0:
         return False
     block = packed_alike(target)
-    move_bytes(np.uint64(block.ctypes.data), np.uint64(place), np.uint64(size_bytes))
+    if not copy_between(block.ctypes.data, place, size_bytes):
+        return False
     unpack(target, block)
     return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.device.compiled import compiled, inlined
-from memfabric_hybrid.device.words import loader
+from memfabric_hybrid.device.words import call_copy, loader, move_bytes
 
 NO_RANK = 0xFFFFFFFF  # what `rank()` is without such an object
 _TABLE = _native.DEVICE_TABLE_ADDRESS
@@ -18,6 +18,11 @@ _OBJECTS = _native.DEVICE_OBJECTS
 _RANK, _RANK_SIZE, _CONTEXT_SIZE, _GVA, _SYMMETRIC_SIZE, _CONTEXT = 4, 8, 12, 16, 24, 32
 _DEPARTURES, _DECLARED = 40, 48
 
+_ROUTES = _native.KERNEL_ROUTES_ADDRESS
+_COPY, _IS_FAR = 8, 16
+_MAX_RANKS = _native.MAX_RANKS
+
+_load_i8 = loader(8)
 _load_i32 = loader(32)
 _load_i64 = loader(64)
 
@@ -94,8 +99,46 @@ def rank_is_gone(word: int) -> bool:
 
 
 @compiled
+def is_far(rank: int, id: int = 0) -> bool:
+    """Whether that rank is on another host: its memory can be copied (`put`, `get`), not addressed."""
+    owner = np.int64(rank)
+    if _load_i32(np.uint64(_ROUTES)) == 0 or owner < 0 or owner >= rank_size(id):
+        return False
+    return _load_i8(np.uint64(_ROUTES) + np.uint64(_IS_FAR + np.int64(id) * _MAX_RANKS + owner)) != 0
+
+
+@compiled
+def is_far_address(place: int) -> bool:
+    """Whether the address lies in the memory of such a rank."""
+    if _load_i32(np.uint64(_ROUTES)) == 0:
+        return False
+    there = np.int64(place)
+    for id in range(_OBJECTS):
+        entry = _entry(id)
+        if entry == 0:
+            continue
+        begin, each = _load_i64(entry + np.uint64(_GVA)), _load_i64(entry + np.uint64(_SYMMETRIC_SIZE))
+        if begin <= there < begin + each * rank_size(id):
+            return is_far((there - begin) // each, id)
+    return False
+
+
+@compiled
+def copy_between(target: int, source: int, size_bytes: int) -> bool:
+    """Any two addresses, of whichever host. False, with a line in the log, if another host could not be reached."""
+    if is_far_address(target) or is_far_address(source):
+        function = np.uint64(_load_i64(np.uint64(_ROUTES + _COPY)))
+        return call_copy(function, np.uint64(target), np.uint64(source), np.uint64(size_bytes)) == 0
+    move_bytes(np.uint64(target), np.uint64(source), np.uint64(size_bytes))
+    return True
+
+
+@compiled
 def address(rank: int, offset: int = 0, id: int = 0) -> int:
-    """The global address of `offset` in the memory of that rank; 0 if the object or the place does not exist."""
+    """The global address of `offset` in the memory of that rank; 0 if the object or the place does not exist.
+
+    Of a rank on another host (`is_far`) it may be copied from and to, and nothing else.
+    """
     size = symmetric_size(id)
     if rank < 0 or rank >= rank_size(id) or offset < 0 or offset >= size:
         return np.int64(0)

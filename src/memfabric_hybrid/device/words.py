@@ -108,3 +108,17 @@ def pointer_to(typing_context: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.uint64), generate
+
+
+@intrinsic
+def call_copy(typing_context: Any, function: Any, target: Any, source: Any, size_bytes: Any) -> Any:
+    """The C function at that address, `int32_t copy(void* target, const void* source, uint64_t size_bytes)`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte_pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.IntType(32), [byte_pointer, byte_pointer, ir.IntType(64)])
+        pointer = builder.inttoptr(arguments[0], kind.as_pointer())
+        places = [builder.inttoptr(arguments[place], byte_pointer) for place in (1, 2)]
+        return builder.call(pointer, [*places, arguments[3]])
+
+    return types.int32(types.uint64, types.uint64, types.uint64, types.uint64), generate

@@ -139,7 +139,8 @@ def _open_pool(
         base = store.hold_range(name, layout.total_bytes, deadline=deadline)
         try:
             _native._pause_point("shm.create.holds_range")
-            space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title)
+            stall_limit_s = float(current.config.operation_timeout)
+            space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title, stall_limit_s)
             try:
                 own = OwnMemory(spec, space, [segment], enclosed_fds=(pages.own,))
                 pool = Pool(current.node, spec, space, own, events)

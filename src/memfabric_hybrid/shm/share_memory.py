@@ -6,7 +6,6 @@ Python frame around them would.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Sequence
@@ -19,11 +18,12 @@ from memfabric_hybrid import _native, api_boundary, arguments, forks, logs
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, NotInit
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit
 from memfabric_hybrid.shm.atomic_values import AtomicValues
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.global_exit import ExitHandler, GlobalExit
 from memfabric_hybrid.shm.heap_events import HeapEvents
+from memfabric_hybrid.shm.heap_memory import HeapMemory
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
 from memfabric_hybrid.store import FAREWELL_S
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from memfabric_hybrid.shm.runtime import Runtime
 
 log = logs.get(__name__)
-SUPPORTED = ShmDataOpType.MTE | ShmDataOpType.SDMA
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ class ShareMemory(_native.HostGroup):
 
     Made by `shm.create`, on all ranks together. Rank i's memory begins at `gva + i * symmetric_size`; on one host it is
     read and written there directly, from Python (`array`), from Numba kernels (`memfabric_hybrid.device`) and from C++
-    kernels. A rank that dies or destroys the object breaks it: collectives then fail with -2014 on all others until
+    kernels; `put` and `get` also reach ranks of other hosts. A rank that dies or destroys the object breaks it: collectives then fail with -2014 on all others until
     it is created again. Usable as a context manager: leaving the block destroys the object.
     """
 
@@ -70,6 +69,7 @@ class ShareMemory(_native.HostGroup):
         self._rank_size = layout.capacity
         self._symmetric_size = layout.max_dram
         self._gva = parts.space._slot_address(0, int(Tier.DRAM))
+        self._memory = HeapMemory(parts.space, f"shm object {self._id}", self._gva, layout.max_dram, layout.capacity)
         self._operation_timeout_s = float(parts.runtime.config.operation_timeout)
         self._destroyed = False
         self._kept_mapped: list[object] = []
@@ -95,8 +95,9 @@ class ShareMemory(_native.HostGroup):
                     self._kept_mapped.append(parts.space._view(rank, int(Tier.DRAM), 0, 0))
                 words = self._departure_words
                 _native.device_table_enter(
-                    self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words
-                )
+                    self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words,
+                    sorted(set(range(self._rank_size)) - set(parts.members)),
+                )  # fmt: skip
             except BaseException:
                 self._kept_mapped.clear()  # whoever keeps the exception keeps us, but not the addresses
                 self._leave()
@@ -142,26 +143,36 @@ class ShareMemory(_native.HostGroup):
 
         `offset` counts bytes from the start of the rank's memory. torch takes it as it is: `torch.from_numpy(array)`.
         The array stays valid memory for as long as it lives, also when its rank dies: then it shows the last bytes of
-        the dead. Raises ValueError for what does not fit and errors.NotConnected for a rank that cannot be addressed.
+        the dead. Raises ValueError for what does not fit, errors.NotConnected for a rank that is gone or on another
+        host: `get` copies from there.
         """
-        import numpy as np  # here: importing it takes longer than all of ours
+        owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
+        self._alive()
+        return self._memory.array(owner, (shape,) if isinstance(shape, int) else tuple(shape), dtype, start)
 
-        owner = arguments.u32("rank", rank)
-        start = arguments.u64("offset", offset)
-        space = self._alive().space
-        self._check_rank("rank", owner)
-        kind = np.dtype(dtype)
-        extent = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
-        if kind.hasobject or any(side < 0 for side in extent):
-            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a symmetric heap")
-        size_bytes = math.prod(extent) * kind.itemsize
-        if not self._reachable(owner):
-            raise NotConnected(f"rank {owner} of shm object {self._id} is gone, or on another host")
-        if start + size_bytes > self._symmetric_size:
-            raise InvalidParam(
-                f"offset {start} + {size_bytes} bytes is beyond the {self._symmetric_size} bytes of each rank"
-            )
-        return space._view(owner, int(Tier.DRAM), start, size_bytes).view(kind).reshape(extent)
+    @api_boundary.returns_code
+    def put(self, rank: SupportsIndex, offset: SupportsIndex, source: object) -> None:
+        """Copies a buffer (contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
+
+        The rank may be on any host; the bytes are in its memory when this returns. Codes: 0; -2000 no such rank or
+        place, a source that is no such buffer, closed handle; -2004 nothing moved for the operation time-out; -2012 the
+        connection was lost and a part may have been written; -2014 the rank is gone or cannot be reached.
+        """
+        owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
+        self._alive()
+        self._memory.put(owner, start, source)
+
+    @api_boundary.returns_code
+    def get(self, target: object, rank: SupportsIndex, offset: SupportsIndex) -> None:
+        """Fills a writable buffer from `offset` bytes in that rank's memory; otherwise as `put`."""
+        owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
+        self._alive()
+        self._memory.get(target, owner, start)
+
+    @api_boundary.returns_code
+    def quiet(self) -> None:
+        """All puts and gets of this thread are done: they are when they return. Codes: 0; -2000 closed handle."""
+        self._alive()
 
     @api_boundary.returns_code
     def set_context(self, context: bytes) -> None:
@@ -226,11 +237,14 @@ class ShareMemory(_native.HostGroup):
 
     @api_boundary.returns(0)
     def reach(self, remote_rank: SupportsIndex) -> int:
-        """The `ShmDataOpType` bits with which that rank's memory can be reached from here; 0 for none."""
+        """The `ShmDataOpType` bits with which that rank's memory can be reached from here; 0 for none.
+
+        MTE and SDMA: kernels and arrays address it directly. RDMA: it is on another host, `put` and `get` lead there.
+        """
         rank = arguments.u32("remote_rank", remote_rank)
         self._alive()
         self._check_rank("remote_rank", rank)
-        return int(SUPPORTED) if self._reachable(rank) else 0
+        return int(self._memory.reach(rank))
 
     # ---- subgroups --------------------------------------------------------------------------------------------------
 
@@ -319,9 +333,6 @@ class ShareMemory(_native.HostGroup):
     def _check_rank(self, name: str, rank: int) -> None:
         if rank >= self._rank_size:
             raise InvalidParam(f"{name} is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
-
-    def _reachable(self, rank: int) -> bool:
-        return self._parts.space._addressable(self._gva + rank * self._symmetric_size)
 
     def _validated_subgroup(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex) -> tuple[int, int]:
         arguments.text("key", key)

@@ -18,7 +18,6 @@ from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import FAREWELL_S, parse_url
 from memfabric_hybrid.store.url import NO_PORT
 from memfabric_hybrid.transfer import engines
-from memfabric_hybrid.transfer.buffers import extent
 from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
 from memfabric_hybrid.transfer.session_id import check_name, is_address
@@ -28,6 +27,7 @@ from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
 from memfabric_hybrid.transports.routes import Route, TransferRoutes, transfer_routes
 
 ROLES = ("Prefill", "Decode")
+PEERS_WRITE = "peers may write into registered memory (if none does, register its address with register_memory)"
 
 
 class _Remains(NamedTuple):
@@ -259,7 +259,7 @@ class TransferEngine(_native.TransferCore):
 
         Codes: 0; -2000 not contiguous, empty, read-only or not in host memory; those of `register_memory`.
         """
-        address, size_bytes, kept = extent(buffer, writable=True)
+        address, size_bytes, kept = arguments.extent(buffer, written_by=PEERS_WRITE)
         self._register(address, size_bytes)
         with self._lock:
             self._buffers[address] = kept
@@ -267,7 +267,7 @@ class TransferEngine(_native.TransferCore):
     @api_boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
-        address, _, kept = extent(buffer, writable=False)
+        address, _, kept = arguments.extent(buffer)
         del kept
         self._unregister(address)
         with self._lock:
