@@ -28,9 +28,9 @@ std::int32_t copy_for_kernel(void* target, const void* source, std::uint64_t siz
     if (size_bytes == 0) return 0;
     std::shared_ptr<Space> space = owner_of(to);
     if (space == nullptr) space = owner_of(from);
-    const Status status = space == nullptr
-                              ? fail(Status::InvalidParam, "0x%" PRIxPTR " and 0x%" PRIxPTR " lie in no object", from, to)
-                              : space->copy(from, to, size_bytes, kAutoCopy);
+    const Status status =
+        space == nullptr ? fail(Status::InvalidParam, "0x%" PRIxPTR " and 0x%" PRIxPTR " lie in no object", from, to)
+                         : space->copy(from, to, size_bytes, kAutoCopy);
     if (status == Status::Ok) return 0;
     notice("a kernel's copy of %" PRIu64 " bytes failed with %d: %s", size_bytes, static_cast<int>(status),
            last_error().c_str());

@@ -36,7 +36,7 @@ struct Slot {
     std::atomic<Presence> presence{Presence::Absent};
     std::atomic<std::uint64_t> revoked_at{0};    // on the revocation clock
     std::atomic<Transport*> transport{nullptr};  // to memory that is not mapped here; changes as `allocated_bytes`
-    std::atomic<bool> is_far{false};  // only the store tells of this rank, and that takes a while
+    std::atomic<bool> is_far{false};             // only the store tells of this rank, and that takes a while
 
     // Long moves inside that have left the guard: raised under the guard of their check, so that whoever cleared
     // `allocated_bytes` and saw the grace period end sees them all.

@@ -27,7 +27,6 @@ namespace {
 // Giving the GIL away and taking it back costs more than copying this much.
 constexpr std::uint64_t kKeepGilBytes = 64 * 1024;
 
-
 // A stream that nobody uses is a mistake of the program's, which it learns once.
 void check_stream(const char* call, std::uint64_t flags, std::uint64_t stream) {
     static std::atomic<bool> told{false};

@@ -24,16 +24,18 @@ void enter(U32 id, U32 rank, U32 rank_size, U64 gva, U64 symmetric_size, U64 dep
         raise(fail(Status::InvalidParam, "a rank of shm object %u is beyond %u", std::uint32_t{id}, kMaxRanks - 1));
     }
     raise_if_failed(DeviceTable::open());
-    DeviceTable::enter(id, {.present = 1,
-                            .rank = rank,
-                            .rank_size = rank_size,
-                            .context_bytes = 0,
-                            .gva = gva,
-                            .symmetric_bytes = symmetric_size,
-                            .context_address = 0,
-                            .departures_address = departures,
-                            .declared_address = declared,
-                            .reserved = 0}, far_ranks);
+    DeviceTable::enter(id,
+                       {.present = 1,
+                        .rank = rank,
+                        .rank_size = rank_size,
+                        .context_bytes = 0,
+                        .gva = gva,
+                        .symmetric_bytes = symmetric_size,
+                        .context_address = 0,
+                        .departures_address = departures,
+                        .declared_address = declared,
+                        .reserved = 0},
+                       far_ranks);
 }
 
 void set_context(U32 id, const nb::bytes& context) {

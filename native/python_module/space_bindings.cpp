@@ -60,9 +60,8 @@ nb::tuple serve(SpaceObject& self) {
 }
 
 void set_catch_up(SpaceObject& self, nb::object ask) {
-    self.space->set_catch_up([callback = Callback(std::move(ask))] {
-        return callback.call([](const nb::object&) { return Status::Ok; });
-    });
+    self.space->set_catch_up(
+        [callback = Callback(std::move(ask))] { return callback.call([](const nb::object&) { return Status::Ok; }); });
 }
 
 void copy(SpaceObject& self, U64 source, U64 target, U64 size) {
@@ -126,8 +125,8 @@ void bind_space(nb::module_& module) {
             "that is). The descriptor may be closed afterwards. Does not make the rank live. `sealed`: refuse a file "
             "that can\n"
             "be cut.")
-        .def("_attach_remote", &attach_remote, nb::arg("rank"), nb::arg("tier"), nb::arg("slot_offset"), nb::arg("size"),
-             nb::arg("transport"),
+        .def("_attach_remote", &attach_remote, nb::arg("rank"), nb::arg("tier"), nb::arg("slot_offset"),
+             nb::arg("size"), nb::arg("transport"),
              "The same for memory of another host, to which the transport leads; a slot has one transport.")
         .def(
             "_activate", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->activate(rank)); },
@@ -155,7 +154,8 @@ void bind_space(nb::module_& module) {
             "_is_drained", [](SpaceObject& self, U32 rank) { return self.space->is_drained(rank); }, nb::arg("rank"),
             "Whether they have. Does not wait.")
         .def("_serve", &serve,
-             "(id, secret): who says both to this process's DataListener may touch this rank's memory between _expose()\n"
+             "(id, secret): who says both to this process's DataListener may touch this rank's memory between "
+             "_expose()\n"
              "and _conceal() or _shut(). The same answer every time.")
         .def(
             "_expose", [](SpaceObject& self) { self.space->expose(); },

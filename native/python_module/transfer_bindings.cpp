@@ -69,15 +69,15 @@ std::optional<std::string> wait_for_failure(const PeerFailuresObject& self) {
 // `find(session)` answers with an address, or raises; it runs on the thread that transfers.
 void set_directory(const TransferObject& self, nb::object find) {
     if (find.is_none()) return self.engine->set_directory(nullptr);
-    self.engine->set_directory([callback = Callback(std::move(find))](const std::string& session,
-                                                                     std::string& address) {
-        return callback.call(
-            [&](const nb::object& answer) {
-                address = nb::cast<std::string>(answer);
-                return Status::Ok;
-            },
-            session);
-    });
+    self.engine->set_directory(
+        [callback = Callback(std::move(find))](const std::string& session, std::string& address) {
+            return callback.call(
+                [&](const nb::object& answer) {
+                    address = nb::cast<std::string>(answer);
+                    return Status::Ok;
+                },
+                session);
+        });
 }
 
 int register_memory(const TransferObject& self, U64 address, U64 size) {

@@ -53,8 +53,7 @@ Outcome RoutedCopy::run(const RoutedBatch::MayGoOn& may_go_on, std::chrono::nano
 
 // What a piece still needs when it moves upwards onto itself is read before it is overwritten, as memmove would.
 Outcome RoutedCopy::run_staged(const Staged& staged, std::vector<std::byte>& stage,
-                               const RoutedBatch::MayGoOn& may_go_on,
-                               std::chrono::nanoseconds stall_limit) const {
+                               const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const {
     const Piece& piece = staged.piece;
     stage.resize(std::max(stage.size(), std::min(piece.size_bytes, kStageBytes)));
     const bool from_end = piece.target > piece.source && piece.target < piece.source + piece.size_bytes;

@@ -31,8 +31,8 @@ private:
         Transport* to;
     };
 
-    Outcome run_staged(const Staged& staged, std::vector<std::byte>& stage,
-                       const RoutedBatch::MayGoOn& may_go_on, std::chrono::nanoseconds stall_limit) const;
+    Outcome run_staged(const Staged& staged, std::vector<std::byte>& stage, const RoutedBatch::MayGoOn& may_go_on,
+                       std::chrono::nanoseconds stall_limit) const;
 
     RoutedBatch batch_;
     std::vector<Staged> staged_;

@@ -22,9 +22,9 @@
 #include "base/status.h"
 #include "copy/engine.h"
 #include "copy/request.h"
+#include "endpoint/frames.h"
 #include "memory/layout.h"
 #include "memory/slot_table.h"
-#include "endpoint/frames.h"
 #include "space/exposed_slot.h"
 #include "space/object_state.h"
 #include "space/pending_copies.h"
@@ -38,8 +38,8 @@ namespace memfabric {
 
 // Thread contract: every method may be called from any thread. Copies block for their bytes only; `attach`, `drain` and
 // `close` wait for running copies (one chunk of a large one), `wait` for queued ones; nothing else blocks. Every
-// failure leaves a sentence in the thread's last error. Copies from and to other hosts wait for them, no longer than the
-// stall limit without a byte.
+// failure leaves a sentence in the thread's last error. Copies from and to other hosts wait for them, no longer than
+// the stall limit without a byte.
 class MF_API Space : public std::enable_shared_from_this<Space> {
 public:
     struct Config {
@@ -80,8 +80,8 @@ public:
     void conceal();  // undoes it; nobody of another host touches this rank's memory when it returns
     void set_catch_up(CatchUp catch_up);
 
-    Status open() { return object_state_.open(); }               // this rank has joined
-    Status shut(Status code, const std::string& sentence);       // left or evicted
+    Status open() { return object_state_.open(); }          // this rank has joined
+    Status shut(Status code, const std::string& sentence);  // left or evicted
     void close();  // ends the object; idempotent. Its addresses stay reserved while views of its memory exist
     void disown() { object_state_.disown(); }  // in a forked child
 

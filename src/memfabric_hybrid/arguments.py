@@ -1,4 +1,4 @@
-"""Checks of argument *types* at the API boundary, and what objects are as memory; wrong values are the callee's business.
+"""Checks of argument *types* at the API boundary; wrong values are the callee's business. And buffers, as memory.
 
 A wrong type is a programming error and raises TypeError, as it does for any built-in function; so does a number
 that the documented C type of the parameter cannot hold.
@@ -73,8 +73,8 @@ def extent(buffer: object, *, written_by: str = "") -> tuple[int, int, object]:
     if view.readonly:
         if written_by:
             raise InvalidParam(
-                f"this {type(buffer).__name__} is read-only, and {written_by}; pass a writable copy of it (a bytearray, "
-                "array.copy())"
+                f"this {type(buffer).__name__} is read-only, and {written_by}; pass a writable copy of it (a "
+                "bytearray, array.copy())"
             )
         import numpy as np
 

@@ -140,10 +140,9 @@ def test_wrong_types_raise(wrong: dict[str, Any]) -> None:
     [
         (0, "INVALID_PARAM -2000", ("0x0", "0xff")),
         (256, "INVALID_PARAM -2000", ("0x100", "0xff")),
-        (BmDataOpType.HOST_TCP, "NO_RESOURCES -2002", ("HOST_TCP", "route of transfers")),
         (BmDataOpType.HOST_RDMA, "NO_RESOURCES -2002", ("HOST_RDMA", "RDMA")),
         (BmDataOpType.HOST_URMA, "NO_RESOURCES -2002", ("HOST_URMA", "not available")),
-        (BmDataOpType.HOST_TCP | BmDataOpType.HOST_URMA, "NO_RESOURCES -2002", ("HOST_TCP", "HOST_URMA")),
+        (BmDataOpType.HOST_RDMA | BmDataOpType.HOST_URMA, "NO_RESOURCES -2002", ("HOST_RDMA", "HOST_URMA")),
     ],
 )
 def test_routes_that_do_not_exist(op_type: int, code: str, named: tuple[str, ...]) -> None:
@@ -155,7 +154,7 @@ def test_routes_that_do_not_exist(op_type: int, code: str, named: tuple[str, ...
 @pytest.mark.parametrize(
     "op_type",
     [BmDataOpType.SDMA, BmDataOpType.DEVICE_RDMA, BmDataOpType.HOST_SHM, BmDataOpType.DEVICE_URMA,
-     BmDataOpType.DEVICE_UBOE, BmDataOpType.HOST_TCP | BmDataOpType.HOST_SHM, 255],
+     BmDataOpType.DEVICE_UBOE, BmDataOpType.HOST_TCP, BmDataOpType.HOST_TCP | BmDataOpType.HOST_SHM, 255],
 )  # fmt: skip
 def test_routes_that_exist(op_type: int) -> None:
     with bm.create(0, MIB, data_op_type=op_type) as pool:

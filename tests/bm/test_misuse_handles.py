@@ -37,7 +37,7 @@ METHODS: dict[str, tuple[Step, Any]] = {
     "wait": (lambda pool: pool.wait(), -2000),
 }
 SILENT = {"destroy", "set_group_event_handler"}  # return nothing, so they cannot fail
-RAISING = {"array"}
+RAISING = {"array", "route"}
 DATA = {"base", "capacity", "max_dram_bytes", "max_hbm_bytes", "local_rank", "object_name"}
 
 

@@ -154,6 +154,11 @@ def route(owner: int, object_id: int = 0) -> tuple[str, str]:
     return tuple(pools[object_id].route(owner))
 
 
+def hold_gil(duration_s: float) -> None:
+    """A C function that does not let go of the interpreter."""
+    ctypes.PyDLL(None).usleep(int(duration_s * 1e6))
+
+
 # ---- watching -------------------------------------------------------------------------------------------------------
 
 

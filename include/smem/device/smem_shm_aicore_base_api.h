@@ -8,8 +8,8 @@
  *
  * Addresses are global: the memory of rank r of object id begins at smem_shm_get_gva(id) + r * symmetric size. Of ranks
  * on this host it is ordinary memory; of ranks on other hosts (smem_shm_is_far) it can be copied from and to with the
- * functions below, and nothing else: loads, stores and atomics there crash. The object's id is 0 unless given (C: always
- * give it).
+ * functions below, and nothing else: loads, stores and atomics there crash. The object's id is 0 unless given (C:
+ * always give it).
  */
 #ifndef MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H
 #define MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H

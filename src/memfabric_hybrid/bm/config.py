@@ -72,11 +72,6 @@ class BmConfig(Config):
         """
         self._nic = arguments.text("nic", nic)
 
-    @property
-    def nic(self) -> str:
-        """What `set_nic` was given; "" otherwise."""
-        return self._nic
-
     def validate(self, world_size: int) -> None:
         """InvalidParam for the first value outside its limits."""
         for name in ("init_timeout", "create_timeout", "operation_timeout"):

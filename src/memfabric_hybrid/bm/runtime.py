@@ -70,7 +70,7 @@ def _make(store_url: str, world_size: int, config: BmConfig, interruption: Inter
         hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
         takes_over=config.start_store and config.auto_ranking,
     )
-    return Runtime(url, world_size, config, Node(entry, Deadline(config.init_timeout), interruption, config.nic))
+    return Runtime(url, world_size, config, Node(entry, Deadline(config.init_timeout), interruption, config._nic))
 
 
 def current_node() -> Node:

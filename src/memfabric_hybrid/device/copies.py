@@ -26,8 +26,8 @@ def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
 def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> Any:
     """An array on the memory of that rank, from `offset` bytes on; no copy.
 
-    Empty (`size` 0) if not all of it lies in that memory, or the rank is on another host. An empty array has no memory at all: whoever stores into it
-    without having looked at its size crashes, and writes into nobody's memory.
+    Empty (`size` 0) if not all of it lies in that memory, or the rank is on another host. An empty array has no memory
+    at all: whoever stores into it without having looked at its size crashes, and writes into nobody's memory.
     """
     nowhere = carray(pointer_to(np.uint64(0)), shape, dtype)
     count = count_of(shape, symmetric_size(id) // nowhere.itemsize)

@@ -57,8 +57,9 @@ class ShareMemory(_native.HostGroup):
 
     Made by `shm.create`, on all ranks together. Rank i's memory begins at `gva + i * symmetric_size`; on one host it is
     read and written there directly, from Python (`array`), from Numba kernels (`memfabric_hybrid.device`) and from C++
-    kernels; `put` and `get` also reach ranks of other hosts. A rank that dies or destroys the object breaks it: collectives then fail with -2014 on all others until
-    it is created again. Usable as a context manager: leaving the block destroys the object.
+    kernels; `put` and `get` also reach ranks of other hosts. A rank that dies or destroys the object breaks it:
+    collectives then fail with -2014 on all others until it is created again. Usable as a context manager: leaving the
+    block destroys the object.
     """
 
     def __init__(self, parts: Parts, page_fd: int, deadline: Deadline) -> None:
