@@ -245,7 +245,11 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
     };
     if (!found.is_remote) {
         guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
-        return move_chunked(engine_, request, may_go_on);
+        const Status status = move_chunked(engine_, request, may_go_on);
+        if (status != Status::NotConnected) return status;
+        const rcu::ReadGuard again;  // says the same, and whether a target is left undefined
+        const Status with_sides = resolver_.recheck(request, found);
+        return with_sides == Status::Ok ? status : with_sides;
     }
     guard.traffic().add(routed.route(), Operation::Copy, found.total_bytes);
     Outcome outcome = routed.run(may_go_on);
@@ -254,7 +258,8 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
         if (outcome.status == Status::Ok) return Status::Ok;
         outcome.reason = take_last_error();
     }
-    if (outcome.moved_bytes == 0 || outcome.status == Status::Interrupted)
+    const bool touched = outcome.moved_bytes != 0 || outcome.may_have_touched_more;
+    if (!touched || outcome.status == Status::Interrupted)
         return fail(outcome.status, "%s: %s", object_name_.c_str(), outcome.reason.c_str());
     return fail(Status::PartialFailed, "%s: %s; %zu of %zu bytes were moved", object_name_.c_str(),
                 outcome.reason.c_str(), outcome.moved_bytes, routed.total_bytes());
