@@ -39,7 +39,7 @@ Status ReadableMemory::covers(std::uint64_t start, std::uint64_t size_bytes, boo
     answer = at_start != Answer::No && at_end != Answer::No;
     if (!answer) return Status::Ok;
     const bool asked_all = last / page_bytes - start / page_bytes < 2;
-    if (asked_all && at_start == Answer::Yes && at_end == Answer::Yes) return Status::Ok;
+    if (access_ == Access::Read && asked_all && at_start == Answer::Yes && at_end == Answer::Yes) return Status::Ok;
     if (const Status status = look(); status != Status::Ok) return status;
     const auto after = std::ranges::upper_bound(ranges_, start, {}, &Range::start);
     answer = after != ranges_.begin() && (after - 1)->end > last;
@@ -58,9 +58,11 @@ Status ReadableMemory::look() {
         std::uint64_t start = 0;
         std::uint64_t end = 0;
         char readable = '-';
-        if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %c", &start, &end, &readable) != 3 || readable != 'r') {
+        char writable = '-';
+        if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %c%c", &start, &end, &readable, &writable) != 4) {
             continue;
         }
+        if (readable != 'r' || (access_ == Access::ReadAndWrite && writable != 'w')) continue;
         if (!ranges_.empty() && ranges_.back().end == start) {
             ranges_.back().end = end;
         } else {

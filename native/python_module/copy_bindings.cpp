@@ -106,7 +106,8 @@ constexpr const char* kCopyDataDoc =
     "`stream`\n"
     "(a Stream or its handle). Otherwise the data is in place when the call returns.\n\n"
     "Returns 0; -2000 for a bad address, range, size, type, stream or a closed handle; -2003 before join() and after\n"
-    "leave(); -2014 if the rank that owns the memory is not there; -2008 in a forked child. The last error says more.";
+    "leave(); -2014 if the rank that owns the memory is not there; -2012 if the rank that was read from went away\n"
+    "meanwhile, so that the target is undefined; -2008 in a forked child. The last error says more.";
 
 constexpr const char* kCopyBatchDoc =
     "Copy `count` independent pieces: sizes[i] bytes from src_addrs[i] to dst_addrs[i].\n\n"
@@ -114,7 +115,7 @@ constexpr const char* kCopyBatchDoc =
     "used\n"
     "without conversion), of exactly `count` items, 1 to 1048576. All pieces are checked before the first byte moves.\n"
     "type, flags and stream are those of copy_data().\n\n"
-    "Returns 0, or the codes of copy_data(); after -2014 some pieces may have been written.";
+    "Returns 0, or the codes of copy_data(); after -2012 and -2014 some pieces may have been written.";
 
 constexpr const char* kCopy2dDoc =
     "Copy `height` rows of `width` bytes; rows start `spitch` bytes apart in the source and `dpitch` in the target.\n\n"

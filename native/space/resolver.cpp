@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <string>
 
 #include "base/last_error.h"
 #include "base/pause_point.h"
@@ -94,16 +95,25 @@ Status Resolver::resolve_outside(const char* name, Extent extent, Classes wanted
 }
 
 Status Resolver::recheck_all(const std::vector<Piece>& pieces, const Resolution& found) const {
+    Status first = Status::Ok;
     for (const Piece& piece : pieces) {
-        if (const Status status = recheck_all(piece, found); status != Status::Ok) return status;
+        const Status status = recheck_all(piece, found);
+        if (status == Status::PartialFailed) return status;  // the more important news
+        if (first == Status::Ok) first = status;
     }
-    return Status::Ok;
+    return first;
 }
 
 Status Resolver::recheck_sides(Extent source, Extent target, const Resolution& found) const {
     if (const Status status = object_state_.recheck(found.since); status != Status::Ok) return status;
-    if (const Status status = recheck_side(source, found); status != Status::Ok) return status;
-    return recheck_side(target, found);
+    // What was written to a rank that is gone, nobody has. Whoever has a target must know that it is undefined.
+    if (const Status status = recheck_side(target, found); status != Status::Ok) return status;
+    const Status status = recheck_side(source, found);
+    if (status != Status::NotConnected) return status;
+    const std::string reason = take_last_error();
+    return fail(Status::PartialFailed,
+                "%s; the target of %zu bytes at 0x%" PRIxPTR " may have been overwritten in part: it is undefined",
+                reason.c_str(), target.size_bytes, target.address);
 }
 
 Status Resolver::recheck_side(Extent extent, const Resolution& found) const {

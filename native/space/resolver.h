@@ -40,7 +40,8 @@ public:
     template <typename Request>
     Status resolve(const Request& request, std::uint32_t type, Resolution& found) const;
 
-    // Inside the guard of `resolve`, after the bytes have moved: nobody was revoked meanwhile.
+    // Inside the guard of `resolve`, or while its sides are pinned, after the bytes have moved: nobody was revoked
+    // meanwhile. PartialFailed: a source was, and its target is there.
     template <typename Request>
     Status recheck(const Request& request, const Resolution& found) const {
         if (RevocationClock::now() == found.since) [[likely]]

@@ -104,12 +104,17 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
     };
     if (!found.is_remote) {
         guard.traffic().add(Route::Mapped, Operation::Copy, found.total_bytes);
-        return move_chunked(engine_, request, may_go_on);
+        const Status status = move_chunked(engine_, request, may_go_on);
+        if (status != Status::NotConnected) return status;
+        const rcu::ReadGuard again;  // says the same, and whether a target is left undefined
+        const Status with_sides = resolver_.recheck(request, found);
+        return with_sides == Status::Ok ? status : with_sides;
     }
     guard.traffic().add(routed.route(), Operation::Copy, found.total_bytes);
     const Outcome outcome = routed.run(may_go_on, stall_limit_);
-    if (outcome.status == Status::Ok) return may_go_on();
-    return explain_failure(outcome, routed.total_bytes(), may_go_on());
+    const Status now = may_go_on();
+    return outcome.status == Status::Ok && now == Status::Ok ? now
+                                                             : explain_failure(outcome, routed.total_bytes(), now);
 }
 
 // `now`: what is known of the ranks after the failure, with its sentence. Somebody's end is the reason, and not how the

@@ -156,6 +156,7 @@ void Lane::take_payload() {
     if (read_end_.verdict == Verdict::Done) {
         moved_bytes_ += asked.size_bytes;
     } else {
+        may_have_touched_more_ = true;  // what came is no good, and is in place
         refuse(read_end_.verdict, read_end_.piece);
     }
     answered();
@@ -198,7 +199,8 @@ void Lane::end(Status status, const std::string& reason) {
         status_ = status;
         reason_ = reason;
     }
-    may_have_touched_more_ |= write() && !asked_.empty() && !asked_.back().part.is_check;
+    may_have_touched_more_ |=
+        write() ? !asked_.empty() && !asked_.back().part.is_check : expecting_ == Expecting::Payload;
 }
 
 void Lane::cancel() {

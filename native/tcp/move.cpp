@@ -115,7 +115,7 @@ Outcome TcpMove::outcome() const {
     }
     if (given_up_) {
         sum += {Status::NotStarted, 0, "it was ended early, and the target did not say how far it came"};
-        sum.may_have_touched_more = move_.direction == Direction::Write;
+        sum.may_have_touched_more |= move_.direction == Direction::Write;
     }
     return sum;
 }

@@ -53,6 +53,13 @@ bool route(Peer& peer, Direction direction, const Piece& piece, RegistrationScan
     return true;
 }
 
+// Our own side was taken away while all of it was moved: of a write the peer has what nobody can vouch for, of a read
+// nobody has it.
+[[gnu::cold]] Status after_loss(const Peer& peer, Direction direction, Status status, std::size_t total_bytes) {
+    if (direction == Direction::Read) return status;
+    return explain_failure(peer, direction, {status, total_bytes, take_last_error()}, total_bytes);
+}
+
 // The hot path: one piece, inside a guard.
 Status move_one(const rcu::ReadGuard& guard, Peer& peer, Direction direction, const Piece& piece) {
     LocalBuffers local;
@@ -75,14 +82,16 @@ Status move_one(const rcu::ReadGuard& guard, Peer& peer, Direction direction, co
         guard.traffic().add(Route::Mapped, operation_of(direction), piece.size_bytes);
         CopyEngine::process().copy(here.target, here.source, here.size_bytes);
         if (!peer.usable()) [[unlikely]]
-            status = explain_failure(peer, {Status::Ok, piece.size_bytes, {}}, piece.size_bytes);
+            status = explain_failure(peer, direction, {Status::Ok, piece.size_bytes, {}}, piece.size_bytes);
     } else {
         guard.traffic().add(peer.transport->traits().route, operation_of(direction), piece.size_bytes);
         Completion completion;
         peer.transport->start({direction, {&piece, 1}, piece.size_bytes}, completion);
-        status = conclude(peer, completion.outcome(), piece.size_bytes);
+        status = conclude(peer, direction, completion.outcome(), piece.size_bytes);
     }
-    return status == Status::Ok ? local.recheck(buffer) : status;
+    if (status != Status::Ok) return status;
+    status = local.recheck(buffer);
+    return status == Status::Ok ? status : after_loss(peer, direction, status, piece.size_bytes);
 }
 
 // The index of the first piece that may not be transferred, or their number. Inside a guard.
@@ -128,12 +137,13 @@ Status move_many(const rcu::ReadGuard& guard, Peer& peer, const Move& move) {
     const std::size_t routed = route_all(peer, move.direction, move.pieces, batch, nullptr);
     if (routed != move.pieces.size()) return explain_range(peer, move.direction, move.pieces[routed]);
     count(guard, batch);
-    if (const Status status = conclude(peer, batch.run(), move.total_bytes); status != Status::Ok) return status;
+    if (const Status status = conclude(peer, move.direction, batch.run(), move.total_bytes); status != Status::Ok)
+        return status;
     if (local.untouched()) [[likely]]
         return Status::Ok;
     for (const Piece& piece : move.pieces) {
         if (const Status status = local.recheck(local_extent(move.direction, piece)); status != Status::Ok) [[unlikely]]
-            return status;
+            return after_loss(peer, move.direction, status, move.total_bytes);
     }
     return Status::Ok;
 }
@@ -171,7 +181,7 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
         return sum.status;
     };
     static_cast<void>(for_each_part(move, kPartBytes, /*addresses_are_ours=*/false, move_part));
-    return conclude(peer, sum, move.total_bytes);
+    return conclude(peer, move.direction, sum, move.total_bytes);
 }
 
 // A peer on another host looks at its registrations itself, before every system call of its own. Leaves the guard.
@@ -197,7 +207,7 @@ Status move_remote(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chr
     if (const Status status = local.recheck_pinned(); outcome.status == Status::Ok && status != Status::Ok) {
         outcome += {status, 0, take_last_error()};
     }
-    return outcome.status == Status::Ok ? Status::Ok : explain_failure(peer, outcome, move.total_bytes);
+    return outcome.status == Status::Ok ? Status::Ok : explain_failure(peer, move.direction, outcome, move.total_bytes);
 }
 
 }  // namespace

@@ -31,11 +31,12 @@ Status explain_remote_failure(const Peer& peer, const Outcome& outcome, std::siz
 
 }  // namespace
 
-Status explain_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes) {
+Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome, std::size_t total_bytes) {
     const char* session = peer.session.c_str();
     const auto pid = static_cast<int>(peer.process.pid);
-    const bool partly =
-        outcome.may_have_touched_more || (outcome.moved_bytes != 0 && outcome.moved_bytes != total_bytes);
+    // What was written completely into a process that has ended is gone with it.
+    const bool is_gone = direction == Direction::Write && outcome.moved_bytes == total_bytes && !peer.usable();
+    const bool partly = outcome.may_have_touched_more || (outcome.moved_bytes != 0 && !is_gone);
     if (outcome.status == Status::Interrupted) return outcome.status;
     if (peer.is_remote) return explain_remote_failure(peer, outcome, total_bytes, partly);
     if (!peer.usable() && !partly) {

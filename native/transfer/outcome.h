@@ -14,13 +14,15 @@ namespace memfabric {
 // Why the piece may not be transferred.
 [[gnu::cold]] Status explain_range(const Peer& peer, Direction direction, const Piece& piece);
 
-[[gnu::cold]] Status explain_failure(const Peer& peer, const Outcome& outcome, std::size_t total_bytes);
+// PartialFailed where memory that somebody has may have been changed: then all targets are undefined.
+[[gnu::cold]] Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome,
+                                     std::size_t total_bytes);
 
 // Success needs a peer that was there all the time.
-inline Status conclude(const Peer& peer, const Outcome& outcome, std::size_t total_bytes) {
+inline Status conclude(const Peer& peer, Direction direction, const Outcome& outcome, std::size_t total_bytes) {
     if (outcome.status == Status::Ok && peer.usable()) [[likely]]
         return Status::Ok;
-    return explain_failure(peer, outcome, total_bytes);
+    return explain_failure(peer, direction, outcome, total_bytes);
 }
 
 }  // namespace memfabric

@@ -23,7 +23,7 @@ struct Outcome {
     Status status = Status::Ok;
     std::size_t moved_bytes = 0;         // certainly in place
     std::string reason;                  // of a failure, without the name of the peer
-    bool may_have_touched_more = false;  // of a failed write: nobody can say how much of the target has changed
+    bool may_have_touched_more = false;  // of a failure: nobody can say how much of the target has changed
 
     // What became of both: the bytes of both, and the first failure.
     Outcome& operator+=(const Outcome& other) {

@@ -8,12 +8,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "copy/engine.h"
 #include "copy/job.h"
+#include "memory/readable_memory.h"
 
 namespace memfabric {
 
@@ -167,20 +171,24 @@ Moved move_pieces(const PeerProcess& peer, const Move& move) {
     return job.moved();
 }
 
-// Whether this process itself can read (or, for a Read, write) its own side of the pieces; false means that EFAULT was
-// the caller's doing. The kernel is asked to copy the first and last byte to a byte of ours: for a Read that tells at
-// least whether the target is mapped, without changing it.
-bool own_side_is_accessible(const Move& move) {
+// What is wrong with our own side of the pieces, which then was the reason for EFAULT; "" if nothing is. Touches none
+// of it.
+std::string fault_of_own_side(const Move& move) {
+    const bool is_write = move.direction == Direction::Write;
+    ReadableMemory usable(is_write ? ReadableMemory::Access::Read : ReadableMemory::Access::ReadAndWrite);
+    ReadableMemory mapped;
     for (const Piece& piece : move.pieces) {
         const std::uint64_t own = local_of(move.direction, piece);
-        for (const std::uint64_t address : {own, own + piece.size_bytes - 1}) {
-            std::byte probe;
-            const iovec local{&probe, 1};
-            const iovec remote{reinterpret_cast<void*>(address), 1};
-            if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) return false;
-        }
+        bool answer = true;
+        if (usable.covers(own, piece.size_bytes, answer) != Status::Ok || answer) continue;
+        std::array<char, 160> sentence;
+        const bool is_there = !is_write && mapped.covers(own, piece.size_bytes, answer) == Status::Ok && answer;
+        std::snprintf(sentence.data(), sentence.size(), "the buffer of this process, %zu bytes at 0x%" PRIx64 ", is %s",
+                      piece.size_bytes, own,
+                      is_there ? "read-only; read into memory that can be written" : "not all mapped");
+        return sentence.data();
     }
-    return true;
+    return {};
 }
 
 }  // namespace
@@ -206,12 +214,13 @@ Outcome PeerProcessTransport::explain(const Move& move, std::size_t moved_bytes,
     switch (error) {
         case ESRCH:
             return {Status::NotConnected, moved_bytes, "its process (" + pid + ") has ended"};
-        case EFAULT:
+        case EFAULT: {
+            std::string ours = fault_of_own_side(move);
             return {Status::InvalidParam, moved_bytes,
-                    own_side_is_accessible(move)
-                        ? "memory that is registered there is not mapped any more, or not for this direction; "
-                          "unregister before freeing"
-                        : "a buffer of this process is not mapped, or not for this direction"};
+                    ours.empty() ? "memory that is registered there is not mapped any more, or not for this direction; "
+                                   "unregister before freeing"
+                                 : std::move(ours)};
+        }
         case EPERM:
             return {Status::NotConnected, moved_bytes,
                     "the kernel does not let this process into process " + pid +

@@ -14,7 +14,7 @@ sentence that names what was wrong and what to do. Codes:
     -2000 INVALID_PARAM         -2007 NOT_EXIST         unknown
     -2001 MALLOC_FAILED         -2008 NOT_INIT          initialise first
     -2002 NO_RESOURCES          -2009 RES_IN_USE        somebody else has it
-    -2003 NOT_STARTED  join     -2012 PARTIAL_FAILED    a batch stopped half-way
+    -2003 NOT_STARTED  join     -2012 PARTIAL_FAILED    targets are undefined
     -2004 TIMEOUT               -2014 NOT_CONNECTED     the rank or session is not there
                                 -2015 BUFFER_TOO_SMALL
 

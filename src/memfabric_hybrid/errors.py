@@ -187,8 +187,8 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.PARTIAL_FAILED: Meaning(
         PartialFailed,
-        "A batch stopped half-way: some pieces were written, some were not.",
-        "Treat all targets of the batch as undefined and repeat it.",
+        "A copy or transfer ended half-way, or what it read from went away meanwhile: targets may have been written.",
+        "Treat all its targets as undefined and repeat it.",
     ),
     Code.NOT_CONNECTED: Meaning(
         NotConnected,

@@ -9,6 +9,23 @@ import sys
 from memfabric_hybrid import _native
 
 
+class OtherUser(PermissionError):
+    """The other end belongs neither to our user nor to root. The text says it to us, `answer` to that process."""
+
+    def __init__(self, pid: int, uid: int) -> None:
+        own = os.geteuid()
+        remedy = (
+            ", which stands for all users whom this user namespace does not know; run both as a user of their own"
+            if uid == own
+            else "; run both as the same user"
+        )
+        super().__init__(
+            f"its process {pid} belongs to user {uid}, this one to user {own}, which lets only that user and root in"
+            f"{remedy}"
+        )
+        self.answer = f"its process belongs to user {own} and lets only that user and root in, not user {uid}{remedy}"
+
+
 def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the other end."""
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -16,12 +33,12 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
 
 
 def check_user(connection: socket.socket) -> None:
-    """PermissionError unless the other end is a process of our user, or root's."""
+    """OtherUser unless the other end is a process of our user, or root's."""
     _check(*peer_credentials(connection))
 
 
 def check_peer(link: _native.Link) -> None:
-    """The same of a link."""
+    """The same of a link; PermissionError when it has ended."""
     peer = link.peer
     if peer is None:
         raise PermissionError("who it was cannot be told any more")
@@ -30,4 +47,4 @@ def check_peer(link: _native.Link) -> None:
 
 def _check(pid: int, uid: int) -> None:
     if not _native._is_our_user(pid, uid):
-        raise PermissionError(f"process {pid} belongs to user {uid}, not to user {os.geteuid()}")
+        raise OtherUser(pid, uid)

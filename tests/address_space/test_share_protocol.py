@@ -13,6 +13,7 @@ from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources, NotConnected, TimedOut
+from memfabric_hybrid.peer_credentials import OtherUser
 from support.pool_twins import SPEC, TwinHost, TwinNode, pool
 from support.threads import wait_until
 
@@ -176,3 +177,14 @@ def test_who_asks_in_the_moment_in_which_we_leave_gets_nothing(
     monkeypatch.setattr(joined._space, "_drain", leave_first)
     assert joined.handle(Offer(SPEC.name, share_of(other), other.member.secret), (99,)) == (NotHere(), ())
     assert joined.group.stamps()[1].generation < 1 << 40
+
+
+def test_process_of_another_user_is_refused_once_it_has_proved_its_rank(
+    joined: Pool, other: TwinNode, host: TwinHost
+) -> None:
+    stranger, newcomer = OtherUser(4711, 12345), host.node(3)
+    assert joined.handle(Offer(SPEC.name, share_of(newcomer), b""), (), stranger) is Wait.FOR_THE_STORE
+    with pytest.raises(NotConnected, match=r"rank 0 refuses: .*not user 12345; run both as the same user"):
+        joined.handle(Offer(SPEC.name, share_of(other), other.member.secret), (), stranger)
+    assert joined.group.view()[1] == [0, 1], "who is here stays"
+    assert joined.group.gone() == {}

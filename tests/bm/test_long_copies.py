@@ -141,6 +141,41 @@ def test_nobody_waits_for_the_copy_with_the_pool_in_hand(
         cluster.kill(0)
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("batch", [False, True])
+def test_rank_that_is_killed_while_it_is_read_leaves_an_undefined_target(
+    store_url: str, workers: Callable[[int], AbstractContextManager[Cluster]], chunks: int, batch: bool
+) -> None:
+    """Bytes have arrived in the local target, some or all: that is -2012, though the rank is gone."""
+    pool_worker.take_part(store_url, 4, dram=LONG, max_dram_size=MOST)
+    pool = pool_worker.pools[0]
+    with workers(1) as cluster, pause_points.held("space.copy.between_chunks") as point:
+        rank = cluster.call(0, "take_part", store_url, 4, dram=LONG, max_dram_size=MOST)
+        cluster.call(0, "store", rank, 0, b"rank")
+        target = ctypes.create_string_buffer(LONG)
+        source, here = pool.peer_rank_ptr(rank, BmMemType.HOST), ctypes.addressof(target)
+
+        def read() -> tuple[int, str]:
+            if batch:
+                code = pool.copy_data_batch([source], [here], [LONG], 1, BmCopyType.G2H)
+            else:
+                code = pool.copy_data(source, here, LONG, BmCopyType.G2H)
+            return code, mf.get_last_err_msg()
+
+        reading = Beside(read)
+        point.wait_until_reached()
+        if chunks == 2:
+            point.let_pass()
+            point.wait_until_reached()
+        cluster.kill(0)
+        wait_until(lambda: not pool._is_live(rank))
+        point.release()
+        code, sentence = reading.result()
+    assert target.raw[:4] == b"rank"
+    assert code == -2012, sentence
+    assert f"rank {rank} cannot be reached: its process died; the target of {LONG} bytes" in sentence
+
+
 @pytest.fixture
 def reader(store_url: str) -> Iterator[Beside[int]]:
     """A transfer of this process that stands inside a read guard, which nobody can take memory away under."""

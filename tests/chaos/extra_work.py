@@ -68,7 +68,7 @@ class ExtraWork(Work):
         place, own = pool.peer_rank_ptr(rank, HOST) + self._pools.slot * 4096, self._data.ctypes.data
         back = np.empty_like(self._data)
         self.calls.make("extra copy", 0.0, (-2014,), lambda: pool.copy_data(own, place, 4096, H2G))
-        self.calls.make("extra copy", 0.0, (-2014,), lambda: pool.copy_data(place, back.ctypes.data, 4096, G2H))
+        self.calls.make("extra copy", 0.0, (-2014, -2012), lambda: pool.copy_data(place, back.ctypes.data, 4096, G2H))
 
     def _engine(self) -> None:
         """A peer in this very process, which the lasting engine meets and loses."""
@@ -104,7 +104,7 @@ class ExtraWork(Work):
             found = np.empty(4096, np.uint8)
             place = pools.pool.peer_rank_ptr(pools.rank, HOST)
             pools.pool.copy_data(place, found.ctypes.data, 4096, G2H, 4, stream)
-            self.calls.make("extra stream", 0.0, (-2014, -2003), lambda: stream.wait(5))
+            self.calls.make("extra stream", 0.0, (-2014, -2012, -2003), lambda: stream.wait(5))
 
     def _leave_and_join(self) -> None:
         """Our bytes stay; the others lose us for a moment."""

@@ -129,7 +129,7 @@ class PoolWork(Work):
         """Copies may say that the pool has not joined only if it has left."""
         home = self._home
         was_away, departures = home.away, home.departures
-        code = self.calls.make(kind, COPY_LIMIT_S, (-2014, -2003), function)
+        code = self.calls.make(kind, COPY_LIMIT_S, (-2014, -2012, -2003), function)
         if code == -2003 and not was_away and departures == home.departures:
             self.calls.violation(f"{kind} returned -2003, but the pool has joined: {self.calls.sentence}")
         return code

@@ -17,7 +17,8 @@ def check(state: StoreState, connected: set[int] | None = None) -> None:
     _waiting(state)
     _connections(state)
     if connected is not None:
-        assert set(state._strangers) | set(state._greeted) | set(state.tables.sessions._by_connection) <= connected
+        greeted = set(state._greeted) | set(state.tables.sessions._by_connection)
+        assert set(state._strangers) | set(state.at_the_door) | greeted <= connected
 
 
 def check_effects(effects: list[Effect], connected: set[int]) -> None:

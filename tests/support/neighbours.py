@@ -10,9 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from memfabric_hybrid.address_space.exchange import Exchange, Neighbour
-from memfabric_hybrid.address_space.messages import Accept, Answer, Done, Offer, Request, SegmentFact, Share, Withdraw
+from memfabric_hybrid.address_space.messages import (
+    Accept,
+    Answer,
+    Done,
+    Offer,
+    Refuse,
+    Request,
+    SegmentFact,
+    Share,
+    Withdraw,
+)
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import Code
 from memfabric_hybrid.membership import rank_socket
+from memfabric_hybrid.peer_credentials import OtherUser
 
 THEIRS = 2002  # the instance of the scripted one
 
@@ -51,7 +63,11 @@ class RecordingNeighbour:
             rank_socket.bind(self.name), self.handle, self.on_lost, self.on_tick, self.failures.append
         )
 
-    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]]:
+    def handle(
+        self, request: Request, fds: Sequence[int], other_user: OtherUser | None
+    ) -> tuple[Answer, Sequence[int]]:
+        if other_user is not None:
+            return Refuse(int(Code.NOT_CONNECTED), other_user.answer), ()
         self.heard.append(request)
         self._look_at(fds)
         if isinstance(request, Withdraw):

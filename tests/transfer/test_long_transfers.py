@@ -71,6 +71,37 @@ def test_nothing_moves_if_a_late_piece_is_wrong(engine: mf.TransferEngine, memor
         assert target[0] == 0
 
 
+READ = 130 * MIB  # two chunks
+
+
+@pytest.mark.parametrize("kind", ["arena", "private"])
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_peer_that_is_killed_during_a_read_leaves_an_undefined_buffer(
+    engine: mf.TransferEngine,
+    memory: int,
+    workers: Callable[[int], AbstractContextManager[Cluster]],
+    kind: str,
+    chunks: int,
+) -> None:
+    """Bytes have arrived in the local buffer, some or all: that is -2012, though the peer is gone."""
+    with workers(1) as cluster, pause_points.held("transfer.between_chunks") as point:
+        session = cluster.call(0, "start")
+        there = cluster.call(0, "open_memory", "m", READ, kind)
+        cluster.call(0, "store", "m", b"peer")
+        reading = Beside(lambda: (engine.transfer_sync_read(session, memory, there, READ), mf.get_last_err_msg()))
+        point.wait_until_reached()
+        if chunks == 2:
+            point.let_pass()
+            point.wait_until_reached()
+        cluster.kill(0)
+        point.release()
+        code, sentence = reading.result()
+    assert ctypes.string_at(memory, 4) == b"peer"
+    assert code == -2012, sentence
+    assert "its process" in sentence
+    assert "bytes were moved" in sentence
+
+
 def test_deaths_are_noticed_during_a_long_transfer(
     engine: mf.TransferEngine,
     memory: int,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,24 @@ def test_single_write_and_read(target: Target, size: int) -> None:
     there = target.fill(5)
     must(target.engine.transfer_sync_read(target.session, target.base + SIZE - size, target.address, size))
     np.testing.assert_array_equal(target.own[SIZE - size :], there[:size])
+
+
+def test_reading_into_read_only_memory_blames_the_buffer(
+    engine: mf.TransferEngine, workers: Workers, tmp_path: Path
+) -> None:
+    """A file that is mapped for reading only, as weights and datasets are."""
+    (tmp_path / "weights").write_bytes(bytes(8192))
+    weights = np.memmap(tmp_path / "weights", np.uint8, "r")
+    with workers(1) as cluster:
+        target = Target(cluster, 0, "private", engine)
+        assert engine.transfer_sync_read(target.session, weights.ctypes.data, target.address, 8192) == -2000
+        place = f"8192 bytes at {weights.ctypes.data:#x}"
+        assert mf.get_last_err_msg() == (
+            f"session {target.session}: the buffer of this process, {place}, is read-only; read into memory that can "
+            "be written"
+        )
+        must(engine.transfer_sync_write(target.session, weights.ctypes.data, target.address, 8192))
+    del weights
 
 
 @pytest.mark.parametrize(

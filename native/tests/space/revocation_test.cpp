@@ -74,7 +74,8 @@ TEST(Revocation, recheck_fails_after_a_revocation_of_either_side) {
         Parts parts;
         EXPECT_EQ(
             recheck_after(parts, parts.piece(0, 1), [&] { EXPECT_EQ(parts.slots->revoke(gone, "died"), Status::Ok); }),
-            Status::NotConnected);
+            gone == 1 ? Status::NotConnected : Status::PartialFailed)
+            << "the target is there and undefined, or nobody has it";
         EXPECT_TRUE(says("rank " + std::to_string(gone) + " cannot be reached: died"));
     }
 }
@@ -142,6 +143,7 @@ TEST(Revocation, copies_survive_ranks_that_come_and_go) {
             const Status status = i % 2 == 0 ? world.space->copy(own, slot, size_bytes, kH2G)
                                              : world.space->copy(slot, own, size_bytes, kG2H);
             if (status == Status::Ok && before % 2 == 1 && rank_is_gone == before) ++false_successes;
+            if (i % 2 == 1 && status == Status::PartialFailed) continue;  // of a read: what came is undefined
             if (status != Status::Ok && status != Status::NotConnected) ++unexpected;
             (status == Status::Ok ? succeeded : refused) += 1;
         }

@@ -104,7 +104,9 @@ TEST(LocalBuffer, revoked_during_a_transfer_gives_no_success) {
     const std::uint64_t buffer = neighbours.world.dram(1);
     EXPECT_EQ(meanwhile_revoked(neighbours, "transfer.map_segment",
                                 [&] { return neighbours.single(Direction::Write, buffer); }),
-              Status::NotConnected);
+              Status::PartialFailed)
+        << "the peer has what nobody can vouch for";
+    EXPECT_TRUE(says("rank 1 cannot be reached: its process died"));
 }
 
 TEST(LocalBuffer, revoked_during_a_batch_gives_no_success) {

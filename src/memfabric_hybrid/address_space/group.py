@@ -155,6 +155,13 @@ class Group:
             self._participants.missed(rank, reason)
             self._changed.notify_all()
 
+    def refuse(self, rank: int, reason: str) -> None:
+        """The process that has that rank is not let in: copies there, and whoever waits for it, are told why."""
+        with self._changed:
+            if self._participants.refused(rank, reason):
+                self._memory.revoke(rank, reason)
+                self._changed.notify_all()
+
     def call_off(self, failure: FabricError) -> None:
         """Calls of ours that wait for others end now, with that failure."""
         with self._changed:

@@ -17,6 +17,7 @@ from memfabric_hybrid.errors import Code, Duplicated, FabricError, NotConnected,
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.member import Entry, Member
+from memfabric_hybrid.peer_credentials import OtherUser
 from memfabric_hybrid.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionLost, SessionRestored
 from memfabric_hybrid.transports.nic import default_place, listen_place
@@ -112,13 +113,15 @@ class Node:
 
     # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
 
-    def _handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
+    def _handle(
+        self, request: Request, fds: Sequence[int], other_user: OtherUser | None
+    ) -> tuple[Answer, Sequence[int]] | Wait:
         with self._lock:
             pool = self._pools.get(request.object_name)
         if pool is None:
             return NotHere(), ()
         try:
-            return pool.handle(request, fds)
+            return pool.handle(request, fds, other_user)
         except FabricError as failure:
             log.warning("%s: refused a neighbour: %s", pool.spec.title, failure)
             return Refuse(int(failure.code), str(failure)), ()

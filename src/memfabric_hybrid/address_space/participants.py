@@ -140,6 +140,13 @@ class Participants(msgspec.Struct):
         """Whoever waits for that rank waits in vain, though it may never have come."""
         self.gone.setdefault(rank, farewell(Left(rank, reason)))
 
+    def refused(self, rank: int, reason: str) -> bool:
+        """The process that the store shows there is not let in; False if somebody else is here with that rank."""
+        if rank in self.roster.present:
+            return False
+        self.gone[rank] = f"rank {rank} cannot be reached: {reason}"
+        return True
+
     def tick(self, now: float) -> list[Effect]:
         """Time passes."""
         return self._noted(self.roster.tick(now))

@@ -35,6 +35,7 @@ from memfabric_hybrid.address_space.share_protocol import ShareProtocol
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources, NotConnected, NotStarted, Unreachable
 from memfabric_hybrid.membership.roster import Roster
+from memfabric_hybrid.peer_credentials import OtherUser
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
 
 log = logs.get(__name__)
@@ -224,9 +225,11 @@ class Pool:
 
     # ---- reports, each on the thread of whoever reports ------------------------------------------------------------
 
-    def handle(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
+    def handle(
+        self, request: Request, enclosed: Sequence[int], other_user: OtherUser | None = None
+    ) -> tuple[Answer, Sequence[int]] | Wait:
         """A neighbour's request (exchange thread), as `ShareProtocol.answer`."""
-        return self._protocol.answer(request, enclosed)
+        return self._protocol.answer(request, enclosed, other_user)
 
     def on_lost(self, instance: int) -> None:
         """A neighbour's process is gone (exchange thread, or who asked it)."""

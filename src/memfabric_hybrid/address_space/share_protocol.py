@@ -32,6 +32,7 @@ from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, TimedOut, failure_of
 from memfabric_hybrid.membership.roster import Stamp
+from memfabric_hybrid.peer_credentials import OtherUser
 
 log = logs.get(__name__)
 
@@ -93,16 +94,20 @@ class ShareProtocol:
         except NoResources as failure:  # an end must not fail; neighbours will hear it from the store
             log.warning("%s: the neighbours did not hear that we leave: %s", self._spec.title, failure)
 
-    def answer(self, request: Request, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
+    def answer(
+        self, request: Request, enclosed: Sequence[int], other_user: OtherUser | None = None
+    ) -> tuple[Answer, Sequence[int]] | Wait:
         """To a neighbour that offers or withdraws. The descriptors of the answer are the caller's.
 
-        FabricError: it is refused.
+        FabricError: it is refused, as one of another user always is.
         """
         if isinstance(request, Offer) and not self._group.takes_part:
             return NotHere(), ()
         proved = self._group.is_proved(request)
         if proved is False:
             raise NotConnected(f"a process claims to be rank {request.rank} and cannot prove it")
+        if other_user is not None:
+            return self._refuse(request, other_user, proved is not None)
         if isinstance(request, Withdraw):
             if proved:  # otherwise we never knew it
                 self._group.withdrawn(request.rank, Stamp(request.instance, request.generation), request.reason)
@@ -110,6 +115,13 @@ class ShareProtocol:
         if proved is None:
             return Wait.FOR_THE_STORE
         return self._accept(request.share, enclosed) if self._group.can_admit(request.rank) else Wait.FOR_COPIES
+
+    def _refuse(self, request: Request, other_user: OtherUser, proved: bool) -> Wait:
+        """Copies to that rank, and who waits for it, are told the same: so first it has to prove which one it is."""
+        if not proved:
+            return Wait.FOR_THE_STORE
+        self._group.refuse(request.rank, str(other_user))
+        raise NotConnected(f"{self._spec.title}: rank {self._member.rank} refuses: {other_user.answer}")
 
     def _accept(self, theirs: Share, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         facts, fds = self._own.duplicates()  # first: who gets no answer has not come

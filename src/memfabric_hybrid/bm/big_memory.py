@@ -78,7 +78,7 @@ class BigMemory(_native.Space):
         When it returns 0, every rank that joined before can reach our memory and we can reach theirs.
         Codes: 0; -2000 closed handle (also one that is closed meanwhile), or another rank was created with other sizes;
         -2002 this process, or one that joined before, is out of descriptors; -2003 left meanwhile; -2004 the store, or
-        a rank of this host that is alive, did not answer.
+        a rank of this host that is alive, did not answer; -2014 a rank of this host belongs to another user.
         """
         arguments.u32("flags", flags)
         self._alive().join(self._deadline())

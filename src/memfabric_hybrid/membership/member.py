@@ -19,7 +19,7 @@ from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, Resour
 from memfabric_hybrid.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect
+from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect, new_session
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.store.server.listeners import AddressTaken
 
@@ -83,18 +83,32 @@ class Member:
     ) -> Member:
         """Connects (retrying until the deadline) and takes a rank; starts the store first where that is our part.
 
-        NotStarted when it is interrupted. Nothing is left of an attempt that fails.
+        Who starts it has a rank before anybody else is served: programs count on its being rank 0. NotStarted when it
+        is interrupted. Nothing is left of an attempt that fails.
         """
+        session = new_session()
+        try:
+            return cls._enter(entry, session, on_session, deadline, interruption)
+        finally:
+            hosting.open_door(entry.url, session)
+
+    @classmethod
+    def _enter(
+        cls, entry: Entry, session: bytes, on_session: SessionCallback, deadline: Deadline, interruption: Interruption
+    ) -> Member:
         file_descriptors.allow_enough(entry.capacity)
         if entry.hosts_store:
-            _host_or_find(entry, interruption)
+            _host_or_find(entry, session, interruption)
+        # Who takes over serves all at once: the members come back with the ranks they have.
         take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None
         instance = secrets.randbits(63)
         # A name that nobody can guess or take first: what listens there is this process.
         exchange_name = f"memfabric/{secrets.token_hex(SECRET_BYTES)}"
         with ExitStack() as undo:
             undo.callback(hosting.release, entry.url, entry.kind)
-            store = undo.enter_context(connect(entry.url, on_session=on_session, before_reconnect=take_over))
+            store = undo.enter_context(
+                connect(entry.url, on_session=on_session, before_reconnect=take_over, session=session)
+            )
             listener = undo.enter_context(rank_socket.bind(exchange_name))
             with interruption.ends_by(store.give_up):
                 _native._pause_point("member.enter.connecting")
@@ -121,24 +135,24 @@ class Member:
         self.store.abandon_after_fork()
 
 
-def _host_or_find(entry: Entry, interruption: Interruption) -> None:
+def _host_or_find(entry: Entry, session: bytes, interruption: Interruption) -> None:
     """The store runs here, or somebody listens where it should. AddressTaken: a socket is there that nobody serves."""
     for _ in range(LOOKS_AT_HOLDER):
-        taken = _try_to_host(entry)
+        taken = _try_to_host(entry, session)
         if taken is None or hosting.somebody_listens(entry.url) or interruption.is_struck():
             return
         threading.Event().wait(LOOK_S)  # it may have been a store that was just ending
     raise AddressTaken(f"{taken}; what has it takes no connections, so it is no store")
 
 
-def _try_to_host(entry: Entry) -> AddressTaken | None:
+def _try_to_host(entry: Entry, first: bytes | None = None) -> AddressTaken | None:
     """Starts the store here if its address is ours and free; otherwise somebody else runs it, or has its address."""
     if not threading.main_thread().is_alive():
         return None  # the program is over, and this process is about to leave too: no time to start anything
     if not hosting.is_local(entry.url):
         return None
     try:
-        hosting.host(entry.url, entry.kind)
+        hosting.host(entry.url, entry.kind, first=first)
     except ResourceInUse as taken:
         log.debug("not starting a store: %s", taken)
         return taken if isinstance(taken, AddressTaken) else None

@@ -18,7 +18,7 @@ from memfabric_hybrid.store.interface import (
     WatchUpdate,
 )
 from memfabric_hybrid.store.messages import Refusal
-from memfabric_hybrid.store.schemes import connect
+from memfabric_hybrid.store.schemes import connect, new_session
 from memfabric_hybrid.store.session_events import (
     SessionConnected,
     SessionEvent,
@@ -53,6 +53,7 @@ __all__ = [
     "WatchCallback",
     "WatchUpdate",
     "connect",
+    "new_session",
     "parse_url",
 ]
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import SessionCallback, Store
+from memfabric_hybrid.store.limits import SESSION_ID_BYTES
 from memfabric_hybrid.store.url import StoreUrl, check_is_tcp, parse_url
+
+
+def new_session() -> bytes:
+    """A name for a participant, which nobody else has."""
+    return secrets.token_bytes(SESSION_ID_BYTES)
 
 
 def connect(
@@ -14,12 +21,14 @@ def connect(
     *,
     on_session: SessionCallback | None = None,
     before_reconnect: Callable[[], object] | None = None,
+    session: bytes | None = None,
 ) -> Store:
     """A participant of the store at `url`. It talks to the store with its first call, not yet here.
 
     `before_reconnect` runs before every attempt that follows a failure, on whichever thread makes it, one at a time:
-    a member that may run the store itself starts it there. InvalidParam: no URL, or no store of this version.
+    a member that may run the store itself starts it there. `session` (from `new_session`) is the participant's name in
+    the store, for who must know it beforehand. InvalidParam: no URL, or no store of this version.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     check_is_tcp(parsed)
-    return StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect)
+    return StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect, session=session)

@@ -27,6 +27,7 @@ from memfabric_hybrid.address_space.messages import (
 )
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.membership import rank_socket
+from memfabric_hybrid.peer_credentials import OtherUser
 from support.neighbours import THEIRS, memory_file, share
 
 OFFER = Offer("bm/0", share(THEIRS))
@@ -44,7 +45,9 @@ class Neighbours:
         self.answerer = Answerer(self.handle, self.lost.append, self.endpoint)
         self._theirs: list[socket.socket] = []
 
-    def handle(self, request: Request, fds: Sequence[int]) -> tuple[Answer, Sequence[int]] | Wait:
+    def handle(
+        self, request: Request, fds: Sequence[int], other_user: OtherUser | None
+    ) -> tuple[Answer, Sequence[int]] | Wait:
         self.seen += [os.pread(fd, 100, 0) for fd in fds]
         if isinstance(self.decision, Exception):
             raise self.decision

@@ -1,4 +1,4 @@
-"""The exchange's socket: processes of other users and nonsense are not heard, and harm nobody."""
+"""The exchange's socket: processes of other users are told why they are refused; nonsense harms nobody."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memfabric_hybrid._native import MAX_PACKET_BYTES, MAX_PACKET_FDS
-from memfabric_hybrid.address_space.messages import Accept, Done, Offer, Withdraw, encode
+from memfabric_hybrid.address_space.exchange.answerer import MOST_OTHER_USERS
+from memfabric_hybrid.address_space.messages import Accept, Done, Offer, Refuse, Withdraw, encode
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from support.neighbours import THEIRS, MakeNeighbour, RecordingNeighbour, connect_to, memory_file, share
 
@@ -92,7 +93,7 @@ peer.settimeout(5)
 peer.connect("\\0" + sys.argv[1])
 try:
     peer.send(bytes.fromhex(sys.argv[2]))
-    print(peer.recv(100))
+    print(peer.recv(1000), peer.recv(1000) == b"")
 except ConnectionError as error:
     print(b"")
 """
@@ -112,14 +113,38 @@ root_only = pytest.mark.needs_root("only root can start processes of other users
 
 
 @root_only
-def test_process_of_another_user_is_not_heard(neighbours: MakeNeighbour) -> None:
+def test_process_of_another_user_is_told_why_and_nothing_else(neighbours: MakeNeighbour) -> None:
     neighbour = neighbours(MINE)
     packet = (b"\0" * 8 + encode(Offer("bm/0", share(THEIRS)))).hex()
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, neighbour.name, packet], capture_output=True, text=True, timeout=30
     )
-    assert (done.stdout, done.stderr) == ("b''\n", "")
-    assert neighbour.heard == []
+    assert "lets only that user and root in, not user 65534; run both as the same user" in done.stdout, done.stderr
+    assert done.stdout.endswith(" True\n"), "and that is the end of the connection"
+    assert neighbour.heard == neighbour.seen == []
+
+
+SILENT_STRANGERS = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+peers = []
+for _ in range(int(sys.argv[2])):
+    peers.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    peers[-1].connect("\\0" + sys.argv[1])
+peers[0].settimeout(5)
+print(peers[0].recv(100))
+"""
+
+
+@root_only
+def test_other_users_that_say_nothing_keep_no_descriptors(neighbours: MakeNeighbour) -> None:
+    neighbour = neighbours(MINE)
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT_STRANGERS, neighbour.name, str(MOST_OTHER_USERS + 1)],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("b''\n", ""), "the first one makes way for the last"
 
 
 @root_only
@@ -129,5 +154,8 @@ def test_process_of_another_user_is_told_nothing(neighbours: MakeNeighbour) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "open\n"
-        assert me.ask(Neighbour(1, THEIRS, name)) == [None]
+        (answer,) = me.ask(Neighbour(1, THEIRS, name))
+        assert isinstance(answer, Refuse)
+        assert "rank 1 of this host cannot be asked: its process" in answer.sentence
+        assert "belongs to user 65534, this one to user 0" in answer.sentence
         assert stranger.stdout.readline() == "b''\n"

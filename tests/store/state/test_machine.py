@@ -8,7 +8,7 @@ from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MIB
 from memfabric_hybrid.store.state.effects import Close, Send
-from memfabric_hybrid.store.state.machine import HELLO_TIMEOUT_S
+from memfabric_hybrid.store.state.machine import HELLO_TIMEOUT_S, StoreState
 from memfabric_hybrid.store.state.sessions import STALL_S
 from store.bench import TIMEOUT_S, Bench, answer, gather, only, session_id
 
@@ -71,6 +71,42 @@ def test_who_never_greets_is_closed(bench: Bench) -> None:
     bench.connect(1)
     assert bench.pass_time(HELLO_TIMEOUT_S - 0.1) == []
     assert bench.pass_time(0.2) == [Close(1, f"no Hello within {HELLO_TIMEOUT_S:g} s")]
+
+
+# --- the door -------------------------------------------------------------------------------------------------------
+
+
+def behind_the_door() -> Bench:
+    """A store that serves session 1 first."""
+    bench = Bench()
+    bench.state = StoreState("one", first=session_id(1))
+    return bench
+
+
+def test_first_session_has_its_rank_before_others_are_answered() -> None:
+    bench = behind_the_door()
+    assert bench.greet(2, 2) == bench.greet(20, 2, m.EVENTS) == bench.greet(3, 3) == []
+    assert answer(bench.say(bench.member(1), m.ClaimRank(1, "g", 4, b"", None, ()))) == m.Number(0)
+    assert bench.pass_time(HELLO_TIMEOUT_S + 1) != [], "its own heartbeats are missing, and nothing else"
+    assert not bench.state.knows(2)
+    welcomes = bench.state.open_door(bench.now)
+    assert [(effect.connections, type(effect.message)) for effect in welcomes if isinstance(effect, Send)] == [
+        ((2,), m.Welcome),
+        ((20,), m.Welcome),
+        ((3,), m.Welcome),
+    ]
+    assert bench.state.is_event_channel(20)
+    assert bench.greet(4, 4) == [Send((4,), m.Welcome("one", bench.state.tables.keyspace.revision))]
+    assert bench.state.open_door(bench.now) == []
+
+
+def test_who_cannot_wait_at_the_door_is_expelled_and_who_leaves_is_forgotten() -> None:
+    bench = behind_the_door()
+    bench.greet(2, 2)
+    assert Close(2, "Get before our Welcome") in bench.say(2, m.Get("k"))
+    bench.greet(3, 3)
+    bench.leave(3)
+    assert bench.state.open_door(bench.now) == []
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------

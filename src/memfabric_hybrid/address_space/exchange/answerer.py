@@ -22,11 +22,12 @@ from memfabric_hybrid.address_space.exchange import descriptor_shortage
 from memfabric_hybrid.address_space.exchange.packet import NUMBER, Packet
 from memfabric_hybrid.address_space.messages import Answer, Nonsense, NotHere, Refuse, Request, decode_request, encode
 from memfabric_hybrid.errors import Code
-from memfabric_hybrid.peer_credentials import check_peer
+from memfabric_hybrid.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
 JUDGED_WITHIN_S = 5.0  # how long the store may take to show whoever speaks to us
 MOST_DEFERRED = 1024  # requests that wait for that
+MOST_OTHER_USERS = 16  # connections of other users, which get one answer: why they are not let in
 
 
 class Wait(Enum):
@@ -37,8 +38,8 @@ class Wait(Enum):
 
 
 # The request and its descriptors, which stay the exchange's; the answer and its descriptors, which become it. Any
-# answer but Refuse and NotHere says that the sender has proved who it is.
-Handler = Callable[[Request, Sequence[int]], tuple[Answer, Sequence[int]] | Wait]
+# answer but Refuse and NotHere says that the sender has proved who it is. A sender of another user is to be refused.
+Handler = Callable[[Request, Sequence[int], OtherUser | None], tuple[Answer, Sequence[int]] | Wait]
 
 
 class _Asked(msgspec.Struct, eq=False):
@@ -51,6 +52,7 @@ class _Asked(msgspec.Struct, eq=False):
 
 class _Connection(msgspec.Struct, eq=False):
     link: Link
+    other_user: OtherUser | None = None  # who is not let in: the first answer says why, and ends it
     instance: int | None = None  # of the other side; None until it has proved who it is
     deferred: _Asked | None = None
 
@@ -67,17 +69,27 @@ class Answerer:
         self._waiting: dict[Link, _Connection] = {}  # those with a deferred request
 
     def admit(self, link: Link) -> None:
-        """Of somebody who has connected; processes of other users are not heard."""
+        """Of somebody who has connected. Processes of other users are told that they are not let in."""
         if link in self._connections or link.peer is None:  # the latter: one of ours, ended a moment ago
             return
+        other_user: OtherUser | None = None
         try:
             check_peer(link)
-        except PermissionError as error:
-            log.warning("refused a process that connected: %s", error)
+        except OtherUser as stranger:
+            log.warning("refused a process that connected: %s", stranger)
+            self._make_room_for_other_users()
+            other_user = stranger
+        except PermissionError:  # it has ended
             self._endpoint.drop(link)
             return
         with self._lock:
-            self._connections[link] = _Connection(link)
+            self._connections[link] = _Connection(link, other_user)
+
+    def _make_room_for_other_users(self) -> None:
+        """They may not keep our descriptors: the oldest one goes."""
+        others = [connection for connection in self._connections.values() if connection.other_user is not None]
+        if len(others) >= MOST_OTHER_USERS:
+            self._end(others[0])
 
     def has_met(self, instance: int) -> bool:
         """Whether that process has asked us and its connection is left."""
@@ -115,7 +127,7 @@ class Answerer:
             if asked.packet.fds_lost:
                 decided = descriptor_shortage.refusal("the rank that was asked"), ()
             else:
-                decided = self._handle(asked.request, asked.packet.fds)
+                decided = self._handle(asked.request, asked.packet.fds, connection.other_user)
             if isinstance(decided, Wait):
                 patient = decided is Wait.FOR_COPIES or clock.now() < asked.until
                 if patient and len(self._waiting) < MOST_DEFERRED:
@@ -123,11 +135,12 @@ class Answerer:
                     connection.deferred = asked
                     self._waiting[connection.link] = connection
                     return True
-                decided = _unknown(asked.request), ()
+                decided = _unknown(asked.request, connection.other_user), ()
             answer, answer_fds = decided
             if not isinstance(answer, (Refuse, NotHere)):
                 connection.instance = asked.request.instance
-            return _send(connection.link, asked.packet.content[: NUMBER.size], answer, answer_fds)
+            sent = _send(connection.link, asked.packet.content[: NUMBER.size], answer, answer_fds)
+            return sent and connection.other_user is None
         except Exception:  # this thread has to live: who else would notice deaths?
             log.exception("a neighbour's request failed unexpectedly; its connection is ended")
             return False
@@ -180,6 +193,8 @@ def _send(link: Link, head: bytes, answer: Answer, fds: Sequence[int]) -> bool:
     return sent is Sending.SENT
 
 
-def _unknown(request: Request) -> Refuse:
+def _unknown(request: Request, other_user: OtherUser | None) -> Refuse:
+    if other_user is not None:
+        return Refuse(int(Code.NOT_CONNECTED), f"a rank of this host refuses: {other_user.answer}")
     sentence = f"the store does not show rank {request.rank} of {request.object_name!r} as the process that asked"
     return Refuse(int(Code.NOT_CONNECTED), sentence)

@@ -18,10 +18,11 @@ from memfabric_hybrid._native import Link, Sending
 from memfabric_hybrid.address_space.exchange import descriptor_shortage
 from memfabric_hybrid.address_space.exchange.links import Links
 from memfabric_hybrid.address_space.exchange.packet import NUMBER, Packet
-from memfabric_hybrid.address_space.messages import Answer, Nonsense, Request, decode_answer, encode
+from memfabric_hybrid.address_space.messages import Answer, Nonsense, Refuse, Request, decode_answer, encode
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NoResources
+from memfabric_hybrid.errors import Code, NoResources
+from memfabric_hybrid.peer_credentials import OtherUser
 
 log = logs.get(__name__)
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
@@ -97,7 +98,13 @@ class Asker:
     def _send(
         self, question: _Question, neighbour: Neighbour, packet: bytes, fds: Sequence[int], deadline: Deadline
     ) -> None:
-        link = None if self._stopping else self._links.to(neighbour)
+        try:
+            link = None if self._stopping else self._links.to(neighbour)
+        except OtherUser as stranger:
+            refusal = Refuse(int(Code.NOT_CONNECTED), f"rank {neighbour.rank} of this host cannot be asked: {stranger}")
+            with self._changed:
+                question.replies[neighbour] = Reply(refusal, ())
+            return
         if link is None:
             return
         with self._changed:  # first: the answer, or the end, may be quick

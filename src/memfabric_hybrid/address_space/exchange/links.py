@@ -12,7 +12,7 @@ from memfabric_hybrid import logs
 from memfabric_hybrid._native import Endpoint, Link
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.errors import NoResources, NotConnected
-from memfabric_hybrid.peer_credentials import check_peer
+from memfabric_hybrid.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
 
@@ -29,7 +29,10 @@ class Links:
         self._untried: set[Link] = set()  # nothing was ever agreed on them
 
     def to(self, neighbour: Neighbour) -> Link | None:
-        """The link to it, made now if there is none; None when it cannot be reached. One asker at a time."""
+        """The link to it, made now if there is none; None when it cannot be reached. One asker at a time.
+
+        OtherUser: what listens there is no process of ours, and is told nothing.
+        """
         return self._by_instance.get(neighbour.instance) or self._connect(neighbour)
 
     def _connect(self, neighbour: Neighbour) -> Link | None:
@@ -38,6 +41,8 @@ class Links:
             check_peer(link)
         except NoResources as failure:
             raise NoResources(f"rank {neighbour.rank} of this host cannot be asked: {failure}") from failure
+        except OtherUser:
+            raise
         except (NotConnected, PermissionError) as failure:
             log.info("rank %d cannot be reached on this host: %s", neighbour.rank, failure)
             return None

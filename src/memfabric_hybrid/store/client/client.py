@@ -51,13 +51,14 @@ class StoreClient(Participant):
         *,
         on_session: SessionCallback | None = None,
         before_reconnect: Callable[[], object] | None = None,
+        session: bytes | None = None,
         heartbeat_timeout_s: float | None = None,
         heartbeat_factory: HeartbeatFactory = Heartbeat,
     ) -> None:
         super().__init__()
         parsed = parse_url(url) if isinstance(url, str) else url
         timeout_s = settings.heartbeat_timeout_s() if heartbeat_timeout_s is None else heartbeat_timeout_s
-        self._dialer = Dialer(parsed, secrets.token_bytes(SESSION_ID_BYTES), timeout_s, before_reconnect)
+        self._dialer = Dialer(parsed, session or secrets.token_bytes(SESSION_ID_BYTES), timeout_s, before_reconnect)
         self._pool = ConnectionPool(self._dialer)
         self._channel = EventChannel(self._dialer, timeout_s, heartbeat_factory, on_session)
         self._closed = False

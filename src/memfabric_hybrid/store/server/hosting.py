@@ -22,8 +22,11 @@ _owners: dict[StoreUrl, set[str]] = {}
 _lock = threading.Lock()
 
 
-def host(url: StoreUrl, owner: str) -> None:
-    """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address."""
+def host(url: StoreUrl, owner: str, *, first: bytes | None = None) -> None:
+    """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address.
+
+    One that is started for the session `first` serves nobody else until `open_door`.
+    """
     forks.notice()
     with _lock:
         if url in _servers and _servers[url].failure is not None:
@@ -31,10 +34,17 @@ def host(url: StoreUrl, owner: str) -> None:
         if url not in _servers:
             from memfabric_hybrid.store.server.server import StoreServer  # here: most members never run one
 
-            server = StoreServer(url)
+            server = StoreServer(url, first=first)
             server.start()
             _servers[url] = server
         _owners.setdefault(url, set()).add(owner)
+
+
+def open_door(url: StoreUrl, session: bytes) -> None:
+    """The server was started for this session first, and now it serves all; otherwise nothing happens."""
+    with _lock:
+        if url in _servers:
+            _servers[url].open_door(session)
 
 
 def release(url: StoreUrl, owner: str) -> None:

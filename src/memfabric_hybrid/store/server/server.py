@@ -117,12 +117,15 @@ FIRST_PEERS = 32  # connections for which no limit of descriptors needs to be ra
 
 
 class StoreServer:
-    """`start()` returns when the address is bound and served; `stop()` when everything has ended."""
+    """`start()` returns when the address is bound and served; `stop()` when everything has ended.
 
-    def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True) -> None:
+    With `first` only that session is served until `open_door`; all others wait for an answer to their Hello.
+    """
+
+    def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True, first: bytes | None = None) -> None:
         self._has_local_socket = has_local_socket  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
-        self.state = StoreState(secrets.token_hex(8))
+        self.state = StoreState(secrets.token_hex(8), first)
         self.tables = self.state.tables
         self.peers: dict[ConnectionId, _Peer] = {}
         self._allow_more_at = FIRST_PEERS
@@ -172,6 +175,12 @@ class StoreServer:
                 self._loop.call_soon_threadsafe(self._loop.stop)
             if not thread.join(Deadline(STOP_S)):
                 _log.error("store %s: its thread has not ended within %g s; it is left behind", self.url, STOP_S)
+
+    def open_door(self, session: bytes) -> None:
+        """From any thread. Nothing happens unless the server waits for that session."""
+        if self.state.first == session:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                self._loop.call_soon_threadsafe(self._open_door)
 
     def _add_local_socket(self) -> None:
         try:
@@ -227,6 +236,11 @@ class StoreServer:
             else await self._loop.create_server(self._new_peer, sock=listener)
             for listener in self._listeners
         ]
+
+    def _open_door(self) -> None:
+        for number in self.state.at_the_door:
+            self.peers[number].reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
+        self.carry_out(self.state.open_door(clock.now()))
 
     def _new_peer(self) -> _Peer:
         return _Peer(self, next(self._numbers))

@@ -1,6 +1,6 @@
 """The store as a state machine: (event, now) → effects. No sockets, no threads, no time, no random.
 
-Events: `connected`, `disconnected`, `message`, `tick`. Effects: messages to connections and connections to close.
+Events: `connected`, `disconnected`, `message`, `open_door`, `tick`. Effects: messages, and connections to close.
 `changes()` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
 over, so that a burst costs one push. This file knows who is connected; what the store knows is in `tables.py`.
 """
@@ -20,10 +20,15 @@ HELLO_TIMEOUT_S = 10.0
 
 
 class StoreState:
-    """Thread-agnostic: whoever drives it calls one method at a time."""
+    """Thread-agnostic: whoever drives it calls one method at a time.
 
-    def __init__(self, incarnation: str) -> None:
+    `first`: a session that is to be served before all others. Their Hellos wait until `open_door`.
+    """
+
+    def __init__(self, incarnation: str, first: bytes | None = None) -> None:
         self.incarnation = incarnation
+        self.first = first  # None: the door is open
+        self.at_the_door: dict[ConnectionId, m.Hello] = {}  # in the order in which they came
         self.tables = StoreTables()
         self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
@@ -56,6 +61,7 @@ class StoreState:
     def disconnected(self, connection: ConnectionId) -> list[Effect]:
         """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
         self._strangers.pop(connection, None)
+        self.at_the_door.pop(connection, None)
         self._greeted.pop(connection, None)
         self.tables.waiters.withdraw(connection)
         self.tables.rendezvous.withdraw(connection)
@@ -83,6 +89,12 @@ class StoreState:
             if type(effect) is Close:  # a repeated call replaces the connection of the first
                 self._greeted.pop(effect.connection, None)
         return effects
+
+    def open_door(self, now: float) -> list[Effect]:
+        """From now on all are served, first those who wait."""
+        self.first = None
+        waiting, self.at_the_door = self.at_the_door, {}
+        return [effect for connection, hello in waiting.items() for effect in self._welcome(connection, hello, now)]
 
     def heard(self, connection: ConnectionId, now: float) -> None:
         """Part of a message came: whoever sends a large one is alive."""
@@ -117,6 +129,8 @@ class StoreState:
     # --- connections and sessions -----------------------------------------------------------------------------------
 
     def _greet(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
+        if connection in self.at_the_door:
+            return self.expel(connection, f"{type(message).__name__} before our Welcome")
         if connection not in self._strangers:
             return []  # closed by us; what it had sent before it noticed does not count
         if type(message) is not m.Hello:
@@ -128,6 +142,12 @@ class StoreState:
         if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
             return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
         del self._strangers[connection]
+        if self.first not in (None, message.session):
+            self.at_the_door[connection] = message
+            return []
+        return self._welcome(connection, message, now)
+
+    def _welcome(self, connection: ConnectionId, message: m.Hello, now: float) -> list[Effect]:
         welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
