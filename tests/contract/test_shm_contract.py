@@ -36,7 +36,8 @@ def test_public_names() -> None:
     public = {name for name, _ in inspect.getmembers(shm.ShareMemory) if not name.startswith("_")}
     assert public == {
         "all_gather", "array", "atomic_alloc_value", "atomic_release_value", "barrier", "destroy", "global_exit", "gva",
-        "get", "local_rank", "put", "query_support_data_operation", "quiet", "rank_size", "reach", "register_exit", "set_context",
+        "get", "local_rank", "put", "query_support_data_operation", "quiet", "rank_size", "reach", "register_exit",
+        "set_context",
         "subgroup_all_gather", "subgroup_barrier", "symmetric_size", "topology_can_reach",
     }  # fmt: skip
 

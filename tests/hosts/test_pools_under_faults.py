@@ -1,4 +1,4 @@
-"""Copies between hosts while one of them is cut off, stopped, killed or busy: codes towards it, and nobody else notices."""
+"""Copies between hosts while one of them is cut off, stopped, killed or busy: codes towards it, and nothing else."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from support import host_members, hosts
@@ -81,3 +83,23 @@ def test_who_runs_the_store_is_replaced_on_the_same_host(hosts3: Network) -> Non
         assert host_members.take_part(cluster, 0, url, start_store=True) == 0
         host_members.write(cluster, 0, 1)
         host_members.write(cluster, 1, 0)
+
+
+def test_a_restarted_store_gives_no_rank_of_a_living_member_away(hosts3: Network) -> None:
+    """One member is stopped when the store comes back, another one runs: newcomers wait for both."""
+    url = host_members.store_url(hosts3)
+    heartbeat_timeout_s = 4.0
+    environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": f"{heartbeat_timeout_s:g}"}
+    places = [hosts3.hosts[0].place, hosts3.hosts[1].place, hosts3.hosts[2].place, hosts3.hosts[0].place]
+    with Cluster(4, "support.pool_worker", environment=environment, places=places) as cluster:
+        host_members.start_store(cluster, url)
+        assert [host_members.take_part(cluster, index, url) for index in (1, 2)] == [0, 1]
+        cluster.kill(1, signal.SIGSTOP)
+        host_members.restart_store(cluster, hosts3)
+        newcomer = cluster.begin(3, "enter", url, WORLD, start_store=False)
+        host_members.wait_until_registered(hosts3, 1)
+        assert not newcomer.ready()
+        cluster.kill(1, signal.SIGCONT)
+        assert newcomer.result() == (0, "")
+        assert cluster.call_all("rank", indices=(1, 2, 3)) == [0, 1, 2]
+        assert cluster.call(1, "write", 1, 0, b"still rank 0") == (0, "")

@@ -29,9 +29,9 @@ class Bench:
         invariants.check(self.state, self.connections)
         return effects
 
-    def greet(self, connection: int, session: int, role: int = m.REQUESTS) -> list[Effect]:
+    def greet(self, connection: int, session: int, role: int = m.REQUESTS, returning: bool = False) -> list[Effect]:
         self.connect(connection)
-        return self.say(connection, m.Hello(session_id(session), role, TIMEOUT_S))
+        return self.say(connection, m.Hello(session_id(session), role, TIMEOUT_S, returning))
 
     def member(self, session: int) -> int:
         """Event channel and one request connection; the latter's number."""

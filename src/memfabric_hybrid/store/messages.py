@@ -29,6 +29,7 @@ class Hello(_Message, tag=1):
     session: bytes
     role: int
     heartbeat_timeout_s: float
+    returning: bool = False  # it was a member before its connection was lost, perhaps of an earlier store
     end: str = "memfabric_hybrid\r\n\r\n"
 
 

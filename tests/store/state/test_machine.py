@@ -134,7 +134,7 @@ def test_a_silent_session_ends(bench: Bench) -> None:
     for _ in range(int(TIMEOUT_S)):
         assert bench.pass_time(0.9) == []
         bench.say(10, m.Heartbeat())
-    assert bench.pass_time(0.9) == [Close(20, "no heartbeat for 3 s")]
+    assert bench.pass_time(0.9) == [Close(20, "no heartbeat for 3 s"), Close(21, "no heartbeat for 3 s")]
     assert bench.state.changes() == [Send([10], m.Changed("", 2, {"k": None}))]
 
 
@@ -152,7 +152,7 @@ def test_a_stalled_server_accuses_nobody(bench: Bench, gap_s: float) -> None:
     bench.now += gap_s
     assert bench.state.tick(bench.now) == []
     assert bench.pass_time(0.4) == []
-    assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s")]
+    assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s"), Close(11, "no heartbeat for 3 s")]
 
 
 def test_a_heartbeat_read_right_after_a_stall_gives_no_credit(bench: Bench) -> None:
@@ -162,7 +162,7 @@ def test_a_heartbeat_read_right_after_a_stall_gives_no_credit(bench: Bench) -> N
     bench.say(10, m.Heartbeat())
     bench.state.tick(bench.now)
     assert bench.pass_time(2.9) == []
-    assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s")]
+    assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s"), Close(11, "no heartbeat for 3 s")]
 
 
 def test_a_new_event_channel_replaces_the_old_one(bench: Bench) -> None:
@@ -268,3 +268,17 @@ def test_who_waits_and_leaves_is_forgotten(bench: Bench) -> None:
     bench.say(one, m.Wait("k", 9.0))
     bench.leave(one)
     assert answer(bench.say(two, m.Set("k", b"", False))) == m.Done(1)
+
+
+def test_request_connections_of_who_falls_silent_are_closed(bench: Bench) -> None:
+    """A host that vanishes says nothing on any of its connections."""
+    silent, healthy = bench.member(1), bench.member(2)
+    bench.say(silent, m.Wait("k", 60.0))
+    effects: list[object] = []
+    for _ in range(4):
+        bench.say(20, m.Heartbeat())
+        effects += bench.pass_time(TIMEOUT_S / 3)
+    assert {effect.connection for effect in effects if isinstance(effect, Close)} == {10, silent}
+    assert bench.state.knows(healthy)
+    assert not bench.state.knows(silent)
+    assert bench.say(healthy, m.Set("k", b"v", False)) != [], "nobody is waited for any more"

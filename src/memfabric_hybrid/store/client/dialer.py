@@ -57,6 +57,7 @@ class Dialer:
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
         self._dialing: set[socket.socket] = set()
         self._met: KnownStore | None = None
+        self.returning = False  # the session was lost, and is about to be restored
         self.point_at(url)
 
     def point_at(self, url: StoreUrl) -> None:
@@ -214,7 +215,7 @@ class Dialer:
         self, connected: socket.socket, peer_name: str, role: int, until: float, patience: Patience | None = None
     ) -> Connection:
         connection = Connection(connected, peer_name)
-        connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s)), until)
+        connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning)), until)
         welcome = self._answer(connection, until, patience)
         if type(welcome) is not m.Welcome:
             raise ConnectionLost(f"the store refused our Hello: {welcome}")

@@ -184,6 +184,7 @@ class EventChannel:
                 self._dialer.closing.wait(next(pauses))
                 continue
             pauses = pauses_s()
+            self._dialer.returning = False
             self._lost_at = None
             with self._changed:
                 self._is_ready = True
@@ -193,6 +194,7 @@ class EventChannel:
             self._let_go(connection)
             if not self._retired:
                 _log.info("store %s is lost: %s; reconnecting", self._dialer.url, reason)
+                self._dialer.returning = True
                 self._lost_at = clock.now()
                 self._report(SessionLost(reason))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
+from collections.abc import Sequence
 
 from memfabric_hybrid.errors import FabricError, InvalidParam, ResourceInUse
 from memfabric_hybrid.file_descriptors import open_socket
@@ -37,6 +39,11 @@ def listen(url: StoreUrl) -> list[socket.socket]:
         _close(listeners)
         raise
     return listeners
+
+
+def serve_other_hosts(listeners: Sequence[socket.socket]) -> bool:
+    """False if nobody but this host can connect there."""
+    return not all(ipaddress.ip_address(listener.getsockname()[0]).is_loopback for listener in listeners)
 
 
 def _addresses(url: StoreUrl) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:

@@ -24,7 +24,7 @@ from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameEr
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import Hello, Refused, decode_request, framed
-from memfabric_hybrid.store.server.listeners import listen
+from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
@@ -63,7 +63,7 @@ class _Peer(asyncio.Protocol):
             return
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(connection)
         self.server.add(self)
         self.server.state.connected(self.number, clock.now())
 
@@ -116,6 +116,14 @@ class _Peer(asyncio.Protocol):
 FIRST_PEERS = 32  # connections for which no limit of descriptors needs to be raised
 
 
+def keep_alive(connection: socket.socket) -> None:
+    """A host that has vanished is noticed within two minutes, though nothing is said to it."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
 class StoreServer:
     """`start()` returns when the address is bound and served; `stop()` when everything has ended.
 
@@ -151,6 +159,8 @@ class StoreServer:
         if self._thread is not None:
             raise RepeatInvoke(f"store server {self.url} was started before")
         self._listeners = listen(self.url)
+        if serve_other_hosts(self._listeners):
+            self.tables.recovery.begin(clock.now())
         if self._has_local_socket:
             self._add_local_socket()
         with file_descriptors.streams_occupied():

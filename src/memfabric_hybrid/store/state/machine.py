@@ -22,7 +22,8 @@ HELLO_TIMEOUT_S = 10.0
 class StoreState:
     """Thread-agnostic: whoever drives it calls one method at a time.
 
-    `first`: a session that is to be served before all others. Their Hellos wait until `open_door`.
+    `first`: a session that is to be served before all others. Their Hellos wait until `open_door`, but for those who
+    were members of an earlier store.
     """
 
     def __init__(self, incarnation: str, first: bytes | None = None) -> None:
@@ -65,6 +66,7 @@ class StoreState:
         self._greeted.pop(connection, None)
         self.tables.waiters.withdraw(connection)
         self.tables.rendezvous.withdraw(connection)
+        self.tables.recovery.withdraw(connection)
         session = self.tables.sessions.on(connection)
         return self.tables.end_session(session) if session is not None else []
 
@@ -74,7 +76,11 @@ class StoreState:
             session = self.tables.sessions.on(connection)
             return self._greet(connection, message, now) if session is None else self._on_channel(session, message, now)
         tables = self.tables
-        if connection in tables.rendezvous.waiting or connection in tables.waiters.waiting:
+        if (
+            connection in tables.rendezvous.waiting
+            or connection in tables.waiters.waiting
+            or connection in tables.recovery.waiting
+        ):
             return self.expel(connection, "a request came before the one before it was answered")
         handler = tables.handlers.get(type(message))
         if handler is None:
@@ -108,7 +114,9 @@ class StoreState:
         tables = self.tables
         for session in tables.sessions.silent(now):
             effects += tables.end_session(session)
-            effects.append(Close(session.connection, f"no heartbeat for {session.heartbeat_timeout_s:.6g} s"))
+            reason = f"no heartbeat for {session.heartbeat_timeout_s:.6g} s"
+            effects.append(Close(session.connection, reason))
+            effects += self._close_requests(session.id, reason)
         for connection, since in list(self._strangers.items()):
             if now - since > HELLO_TIMEOUT_S:
                 del self._strangers[connection]
@@ -116,10 +124,27 @@ class StoreState:
         if now >= tables.next_deadline.at:
             effects += tables.waiters.expire(now)
             effects += tables.rendezvous.expire(now)
+            effects += self._serve_claims(now)
             tables.next_deadline.at = min(
-                min(tables.waiters.deadlines(), default=NEVER), min(tables.rendezvous.deadlines(), default=NEVER)
+                min(tables.waiters.deadlines(), default=NEVER),
+                min(tables.rendezvous.deadlines(), default=NEVER),
+                tables.recovery.deadline(),
             )
         return effects
+
+    def _close_requests(self, session_id: bytes, reason: str) -> list[Effect]:
+        """Of a host that has vanished nobody else would ever say that its connections are of no use."""
+        mine = [connection for connection, owner in self._greeted.items() if owner == session_id]
+        return [effect for connection in mine for effect in (*self.disconnected(connection), Close(connection, reason))]
+
+    def _serve_claims(self, now: float) -> list[Effect]:
+        """Those that had to wait until it was known which ranks are free."""
+        return [
+            effect
+            for connection, claim in self.tables.recovery.take_due(now).items()
+            if connection in self._greeted
+            for effect in self.message(connection, claim, now)
+        ]
 
     def expel(self, connection: ConnectionId, why: str) -> list[Effect]:
         """For a connection that does not keep to the protocol: tell it, end it."""
@@ -142,7 +167,9 @@ class StoreState:
         if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
             return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
         del self._strangers[connection]
-        if self.first not in (None, message.session):
+        if message.returning:
+            self.tables.recovery.heard(message.heartbeat_timeout_s)
+        elif self.first not in (None, message.session):
             self.at_the_door[connection] = message
             return []
         return self._welcome(connection, message, now)

@@ -33,6 +33,11 @@ class RankTable:
         found = self._groups.get(group)
         return found.claims.get(rank) if found else None
 
+    def has(self, group: str, claim: Claim) -> bool:
+        """Whether this very claim was granted before."""
+        found = self._groups.get(group)
+        return found is not None and claim in found.claims.values()
+
     def find(
         self, name: str, capacity: int, claim: Claim, wanted: int | None = None, excluded: Collection[int] = ()
     ) -> int:

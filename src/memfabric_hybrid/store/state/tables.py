@@ -27,6 +27,7 @@ from memfabric_hybrid.store.state.keyspace import Entry, Keyspace
 from memfabric_hybrid.store.state.next_deadline import NextDeadline
 from memfabric_hybrid.store.state.ranges import RangeTable
 from memfabric_hybrid.store.state.ranks import Claim, RankTable
+from memfabric_hybrid.store.state.recovery import Recovery
 from memfabric_hybrid.store.state.rendezvous import RendezvousTable
 from memfabric_hybrid.store.state.sessions import Session, SessionTable
 from memfabric_hybrid.store.state.waiters import KeyWaiters, Waiter
@@ -48,6 +49,7 @@ class StoreTables:
         self.next_deadline = NextDeadline()
         self.rendezvous = RendezvousTable(self.next_deadline)
         self.waiters = KeyWaiters(self.next_deadline)
+        self.recovery = Recovery(self.next_deadline)
         self.sessions = SessionTable()
         self.handlers: dict[type, Callable[[ConnectionId, bytes, Any, float], list[Effect]]] = {
             m.Gather: self.rendezvous.arrive,
@@ -252,7 +254,11 @@ class StoreTables:
     def _claim_rank(
         self, connection: ConnectionId, session_id: bytes, request: m.ClaimRank, now: float
     ) -> list[Effect]:
-        rank, effects = self.claim(self.session(session_id), request, request.wanted)
+        session = self.session(session_id)
+        if not self.recovery.is_over(now) and not self.ranks.has(request.group, Claim(session_id, request.claim)):
+            self.recovery.add(connection, request)
+            return []
+        rank, effects = self.claim(session, request, request.wanted)
         return [Send((connection,), m.Number(rank)), *effects]
 
     def _release_rank(
