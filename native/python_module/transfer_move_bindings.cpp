@@ -245,6 +245,9 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
         .def(
             "cancel", [](const TicketObject& self) { return self.ticket->cancel(); },
             "Take the transfer back. True if it will never begin; False if it runs or has ended.")
+        .def(
+            "_cut", [](const TicketObject& self) { self.ticket->cut(); },
+            "cancel(), and if it runs it ends at its next chunk. Does not wait.")
         .def("wait", &wait, nb::arg("timeout") = nb::none(),
              "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
         .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),

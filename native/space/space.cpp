@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/cancellation.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
@@ -238,6 +239,7 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
     guard.leave();
     const auto may_go_on = [&] {
         PausePoint::reach("space.copy.between_chunks");
+        if (Cancellation::requested()) return Status::Interrupted;
         if (RevocationClock::now() == found.since) [[likely]]
             return Status::Ok;
         if (const Status status = object_state_.recheck(found.since); status != Status::Ok) return status;
@@ -308,7 +310,8 @@ Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags
     }
     const auto kept = std::make_shared<const CopyRequest>(std::move(request));
     const auto run_kept = [type, kept](Space& space) {
-        return std::visit([&](const auto& what) { return space.run(what, type); }, *kept);
+        return Stream::run_cancellable(
+            [&] { return std::visit([&](const auto& what) { return space.run(what, type); }, *kept); });
     };
     if ((flags & kFlagStream) != 0) {
         const std::shared_ptr<Stream> stream = Stream::find(stream_handle);

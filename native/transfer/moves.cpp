@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/engine.h"
@@ -170,7 +171,7 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
     count(guard, all);
     guard.leave();
 
-    const auto may_go_on = [&] { return local.recheck_pinned(); };
+    const auto may_go_on = [&] { return Cancellation::requested() ? Status::Interrupted : local.recheck_pinned(); };
     Outcome sum;
     const auto move_part = [&](const Move& part) {
         RoutedBatch batch;
@@ -317,7 +318,7 @@ Status TransferEngine::submit(Direction direction, std::string_view session, con
     std::uint64_t sequence = 0;
     return stream->submit(
         [engine = shared_from_this(), direction, name = std::string(session), pieces = std::move(pieces), total_bytes] {
-            return engine->move(direction, name, pieces, total_bytes);
+            return Stream::run_cancellable([&] { return engine->move(direction, name, pieces, total_bytes); });
         },
         sequence);
 }
