@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/notice.h"
 #include "memory/layout.h"
 
 namespace memfabric {
@@ -23,6 +24,8 @@ constexpr std::uint64_t start_of(std::uint32_t round) { return std::uint64_t{rou
 
 constexpr std::chrono::hours kUntilNotified{24};  // the leader has a deadline, and if it dies all are notified
 constexpr std::size_t kShownRanks = 16;
+constexpr std::chrono::seconds kFirstNotice{2};  // of who waits; the intervals grow
+constexpr std::chrono::seconds kLongestNotice{60};
 
 std::string call_of(std::uint32_t bytes) {
     return bytes == 0 ? "called barrier" : "brought " + std::to_string(bytes) + " bytes to an all-gather";
@@ -117,7 +120,7 @@ Status Collective::arrive(const Waiting& waiting, InterHostExchange* inter_host)
 
 // Waits for the end of the round.
 Status Collective::follow(const Waiting& waiting) {
-    const Status status = wait([&] { return group_.published.load() != waiting.round; }, waiting.until);
+    const Status status = wait([&] { return group_.published.load() != waiting.round; }, waiting);
     if (status == Status::Ok) return Status::Ok;
     if (withdraw(waiting)) {
         return status == Status::Timeout ? timed_out(waiting.round, Clock::now() - waiting.since) : status;
@@ -149,7 +152,7 @@ Status Collective::lead(const Waiting& waiting, InterHostExchange& inter_host) {
     const std::uint32_t bytes = waiting.bytes;
     const std::uint32_t parity = round & 1;
     const auto all_here = [&] { return group_.full.load() == round + 1; };
-    const Status came = wait(all_here, waiting.until);
+    const Status came = wait(all_here, waiting);
     if (came != Status::Ok && withdraw(waiting)) {
         return came == Status::Timeout ? timed_out(round, Clock::now() - waiting.since) : came;
     }
@@ -218,10 +221,12 @@ bool Collective::withdraw(const Waiting& waiting) {
     }
 }
 
-// Until `done()`; NotConnected when somebody who is needed is gone, Timeout, Interrupted.
+// Until `done()`; NotConnected when somebody who is needed is gone, Timeout, Interrupted. Who waits long says for whom.
 template <typename Done>
-Status Collective::wait(Done done, Clock::time_point until) {
+Status Collective::wait(Done done, const Waiting& waiting) {
     if (adaptive_wait_.poll(done)) return Status::Ok;
+    std::chrono::seconds interval = kFirstNotice;
+    auto notice_at = waiting.since + interval;
     while (!done()) {
         const std::uint32_t departures = config_.liveness->departures();
         if (departures != 0) {
@@ -229,9 +234,14 @@ Status Collective::wait(Done done, Clock::time_point until) {
             if (status != Status::Ok) return done() ? Status::Ok : status;
         }
         const auto now = Clock::now();
-        if (now >= until) return Status::Timeout;
+        if (now >= waiting.until) return Status::Timeout;
+        if (now >= notice_at) {
+            tell_missing(waiting, now);
+            interval = std::min(2 * interval, kLongestNotice);
+            notice_at = now + interval;
+        }
         group_.changed.wait_unless([&] { return done() || config_.liveness->departures() != departures; },
-                                   Interruption::slice(until - now));
+                                   Interruption::slice(std::min(waiting.until, notice_at) - now));
         if (Interruption::requested()) return Status::Interrupted;
     }
     return Status::Ok;
@@ -279,16 +289,30 @@ Status Collective::check_departures() {
                 config_.name.c_str(), config_.liveness->why_gone(config_.liveness->cause_of(gone)).c_str());
 }
 
-Status Collective::timed_out(std::uint32_t round, Clock::duration waited) {
-    std::string missing;
-    std::size_t count = 0;
+Collective::Missing Collective::missing_in(std::uint32_t round) const {
+    Missing missing;
     for (const std::uint32_t slot : config_.present) {
         if (slot == config_.slot || slots_[slot].arrived.load() == round + 1) continue;
-        if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + rank_at(slot);
+        if (++missing.count <= kShownRanks) missing.ranks += (missing.ranks.empty() ? "" : ", ") + rank_at(slot);
     }
-    if (count > kShownRanks) missing += ", ...";
-    return fail(Status::Timeout, "%s: %zu of %zu ranks did not arrive within %.2f s: %s", config_.name.c_str(), count,
-                static_cast<std::size_t>(count_), std::chrono::duration<double>(waited).count(), missing.c_str());
+    if (missing.count > kShownRanks) missing.ranks += ", ...";
+    return missing;
+}
+
+void Collective::tell_missing(const Waiting& waiting, Clock::time_point now) const {
+    const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+    const Missing missing = missing_in(waiting.round);
+    notice("%s: waiting for %.0f s now, at most %.0f s: %zu of %zu ranks have not called %s: %s", config_.name.c_str(),
+           seconds(now - waiting.since), seconds(waiting.until - waiting.since), missing.count,
+           static_cast<std::size_t>(count_), waiting.bytes == 0 ? "barrier" : "all_gather",
+           missing.count == 0 ? "other hosts are waited for" : missing.ranks.c_str());
+}
+
+Status Collective::timed_out(std::uint32_t round, Clock::duration waited) {
+    const Missing missing = missing_in(round);
+    return fail(Status::Timeout, "%s: %zu of %zu ranks did not arrive within %.2f s: %s", config_.name.c_str(),
+                missing.count, static_cast<std::size_t>(count_), std::chrono::duration<double>(waited).count(),
+                missing.ranks.c_str());
 }
 
 std::string Collective::rank_at(std::uint32_t slot) const {

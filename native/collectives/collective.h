@@ -89,11 +89,17 @@ private:
     Status lead(const Waiting& waiting, InterHostExchange& inter_host);
     Status conclude(std::uint32_t round, std::uint32_t bytes, std::byte* result);
     template <typename Done>
-    Status wait(Done done, Clock::time_point until);
+    Status wait(Done done, const Waiting& waiting);
     bool withdraw(const Waiting& waiting);
     void publish(std::uint32_t round, std::uint64_t arrivals);
     Status verdict(std::uint32_t round, std::uint32_t bytes);
     Status check_departures();
+    struct Missing {
+        std::size_t count = 0;
+        std::string ranks;  // the first of them
+    };
+    Missing missing_in(std::uint32_t round) const;
+    void tell_missing(const Waiting& waiting, Clock::time_point now) const;
     Status timed_out(std::uint32_t round, Clock::duration waited);
     std::string unequal(std::uint32_t parity) const;
     std::string rank_at(std::uint32_t slot) const;

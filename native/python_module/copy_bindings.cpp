@@ -15,6 +15,7 @@
 #include "python_module/bindings.h"
 #include "python_module/failure_report.h"
 #include "python_module/fast_arguments.h"
+#include "python_module/fast_method.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
@@ -47,10 +48,7 @@ PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t posit
     if (!to_number(slots[0], source) || !to_number(slots[1], target) || !to_number(slots[2], size) ||
         !to_number(slots[3], type) || (slots[4] != nullptr && !to_number(slots[4], flags)) ||
         (slots[5] != nullptr && !to_number(slots[5], stream))) [[unlikely]] {
-        PyErr_SetString(
-            PyExc_TypeError,
-            "copy_data(src_ptr: int, dst_ptr: int, size: int, type: int, flags: int = 0, stream: int | Stream = "
-            "0): an argument is no such number, negative or too large");
+        complain_about_first(signature, slots, /*first=*/0);
         return nullptr;
     }
     if (!nb::inst_ready(self)) [[unlikely]] {
@@ -91,7 +89,7 @@ int wait(SpaceObject& self) {
     return code_of("BigMemory.wait", without_gil([&] { return self.space->wait(); }));
 }
 
-std::uint32_t rank_of(const SpaceObject& self, U64 address) {
+std::uint32_t rank_of(SpaceObject& self, U64 address) {
     const std::uint32_t rank = self.space->rank_of(address);
     if (rank == kNoRank) code_of("BigMemory.get_rank_id_by_gva", Status::InvalidParam);
     return rank;
@@ -135,20 +133,20 @@ constexpr const char* kRankDoc =
 }  // namespace
 
 void bind_copies(nb::class_<SpaceObject>& space) {
-    const auto no_flags = [] { return nb::arg("flags") = U64{0}; };
-    const auto no_stream = [] { return nb::arg("stream") = U64{0}; };
     // CPython keeps the pointer to this table.
     static PyMethodDef copy_data_method{"copy_data", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(copy_data)),
                                         METH_FASTCALL | METH_KEYWORDS, kCopyDataDoc};
     auto* type = reinterpret_cast<PyTypeObject*>(space.ptr());
     space.attr("copy_data") = nb::steal(PyDescr_NewMethod(type, &copy_data_method));
-    space
-        .def("copy_data_batch", &copy_data_batch, nb::arg("src_addrs"), nb::arg("dst_addrs"), nb::arg("sizes"),
-             nb::arg("count"), nb::arg("type"), no_flags(), no_stream(), kCopyBatchDoc)
-        .def("copy_data_2d", &copy_data_2d, nb::arg("src_ptr"), nb::arg("spitch"), nb::arg("dst_ptr"),
-             nb::arg("dpitch"), nb::arg("width"), nb::arg("height"), nb::arg("type"), no_flags(), kCopy2dDoc)
-        .def("wait", &wait, kWaitDoc)
-        .def("get_rank_id_by_gva", &rank_of, nb::arg("gva"), kRankDoc);
+    def_fast<&copy_data_batch, 7>(
+        space,
+        {"copy_data_batch", {"src_addrs", "dst_addrs", "sizes", "count", "type", "flags", "stream"}, 5, kCopyBatchDoc});
+    def_fast<&copy_data_2d, 8>(space, {"copy_data_2d",
+                                       {"src_ptr", "spitch", "dst_ptr", "dpitch", "width", "height", "type", "flags"},
+                                       7,
+                                       kCopy2dDoc});
+    def_fast<&wait, 0>(space, {"wait", {}, 0, kWaitDoc});
+    def_fast<&rank_of, 1>(space, {"get_rank_id_by_gva", {"gva"}, 1, kRankDoc});
 }
 
 }  // namespace memfabric::python

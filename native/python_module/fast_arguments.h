@@ -8,6 +8,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "python_module/number.h"
 
 namespace memfabric::python {
 
@@ -33,6 +38,25 @@ struct Signature {
     std::size_t required;
     std::array<PyObject*, Count> names;  // kept forever
 };
+
+// TypeError: what is wrong with one argument, as the end of a sentence.
+template <std::size_t Count>
+void complain(const Signature<Count>& signature, std::size_t index, const std::string& why) {
+    PyErr_Format(PyExc_TypeError, "%s(): %U %s", signature.method, signature.names[index], why.c_str());
+}
+
+// The same for the first argument from `first` on that is no number of 64 bits: copy types and the like are numbers
+// too.
+template <std::size_t Count>
+void complain_about_first(const Signature<Count>& signature, const std::array<PyObject*, Count>& slots,
+                          std::size_t first) {
+    for (std::size_t i = first; i < Count; ++i) {
+        std::uint64_t number = 0;
+        if (slots[i] == nullptr || to_number(slots[i], number)) continue;
+        return complain(signature, i, fault_of_number(slots[i], std::numeric_limits<std::uint64_t>::max()));
+    }
+    PyErr_Format(PyExc_TypeError, "%s(): a number is larger than its argument can be", signature.method);
+}
 
 // Puts each argument into the slot of its name; slots of arguments that were not given stay nullptr. False with a
 // TypeError set if the call does not fit the signature.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 namespace memfabric::python {
 
@@ -37,6 +38,20 @@ bool to_number(PyObject* object, T& number) {
     if (!to_number(object, wide) || wide > std::numeric_limits<T>::max()) return false;
     number = static_cast<T>(wide);
     return true;
+}
+
+// Why the object is no number of 0 to `largest`, as the end of a sentence.
+inline std::string fault_of_number(PyObject* object, std::uint64_t largest) {
+    PyObject* index = PyIndex_Check(object) ? PyNumber_Index(object) : nullptr;
+    PyObject* text = index == nullptr ? nullptr : PyObject_Str(index);
+    const char* shown = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+    PyErr_Clear();  // of an __index__ that raises, or a number that is too long to be shown
+    std::string why = shown == nullptr
+                          ? std::string("must be an integer, not ") + Py_TYPE(object)->tp_name
+                          : std::string("is ") + shown + ", which does not fit into 0.." + std::to_string(largest);
+    Py_XDECREF(text);
+    Py_XDECREF(index);
+    return why;
 }
 
 template <typename T>

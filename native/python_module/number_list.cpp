@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <string_view>
 
 #include "python_module/number.h"
@@ -29,22 +31,38 @@ NumberList::~NumberList() {
     if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
 
-bool NumberList::load(PyObject* object) {
-    if (PyList_Check(object) || PyTuple_Check(object)) return load_sequence(object);
-    if (!PyObject_CheckBuffer(object)) return false;
-    if (PyObject_GetBuffer(object, &buffer_, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
-        PyErr_Clear();
+bool NumberList::load(PyObject* object, std::string& why) {
+    if (PyList_Check(object) || PyTuple_Check(object)) return load_sequence(object, why);
+    const char* name = Py_TYPE(object)->tp_name;
+    if (!PyObject_CheckBuffer(object)) {
+        why = std::string("must be a list or tuple of integers, or an integer array, not ") + name;
         return false;
     }
-    return load_buffer();
+    if (PyObject_GetBuffer(object, &buffer_, PyBUF_FORMAT | PyBUF_STRIDES) != 0) {
+        PyErr_Clear();
+        why = std::string("is a ") + name + " whose memory cannot be read; pass a list or an integer array";
+        return false;
+    }
+    if (load_buffer()) return true;
+    why = std::string("must be a one-dimensional array of integers in this machine's byte order, not a ") + name +
+          " with " + std::to_string(buffer_.ndim) + " dimensions of format '" +
+          (buffer_.format == nullptr ? "B" : buffer_.format) + "'";
+    return false;
 }
 
-bool NumberList::load_sequence(PyObject* sequence) {
+bool NumberList::load_sequence(PyObject* sequence, std::string& why) {
     // __index__ of an item may run code that shortens the list: ask for its size anew each time.
     converted_.resize(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence)));
     for (std::size_t i = 0; i < converted_.size(); ++i) {
-        if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(sequence)) return false;
-        if (!to_number(PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)), converted_[i])) return false;
+        if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(sequence)) {
+            why = "became shorter while it was read";
+            return false;
+        }
+        PyObject* item = PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i));
+        if (to_number(item, converted_[i])) continue;
+        why = "has an item that is no address or size: item " + std::to_string(i) + " " +
+              fault_of_number(item, std::numeric_limits<std::uint64_t>::max());
+        return false;
     }
     numbers_ = converted_;
     return true;
@@ -56,7 +74,8 @@ bool NumberList::load_buffer() {
     const bool is_signed = kind == Kind::Signed;
     switch (buffer_.itemsize) {
         case 8:  // a negative number reads as a huge one, which no check lets pass
-            if (reinterpret_cast<std::uintptr_t>(buffer_.buf) % alignof(std::uint64_t) != 0) {
+            if (reinterpret_cast<std::uintptr_t>(buffer_.buf) % alignof(std::uint64_t) != 0 ||
+                buffer_.strides[0] != static_cast<Py_ssize_t>(sizeof(std::uint64_t))) {
                 widen<std::uint64_t>();
                 return true;
             }
@@ -82,7 +101,7 @@ void NumberList::widen() {
     converted_.resize(static_cast<std::size_t>(buffer_.shape[0]));
     for (std::size_t i = 0; i < converted_.size(); ++i) {
         T item;
-        std::memcpy(&item, items + i * sizeof item, sizeof item);
+        std::memcpy(&item, items + static_cast<Py_ssize_t>(i) * buffer_.strides[0], sizeof item);
         converted_[i] = static_cast<std::uint64_t>(item);
     }
     numbers_ = converted_;

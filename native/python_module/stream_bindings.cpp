@@ -91,6 +91,11 @@ void bind_stream(nb::module_& module) {
              "The caller closes it. Raises FabricError.")
         .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"), nb::arg("sequence"),
              "Notify when the copies up to `sequence` have ended. Raises FabricError.")
+        .def(
+            "_cancel", [](const StreamObject& self, U64 sequence) { self.stream->cancel(sequence); },
+            nb::arg("sequence"),
+            "Call the copies up to `sequence` off: what has not begun never does, what runs ends at its next chunk. "
+            "Does not\nwait.")
         .def("close", &close, "Take no new copies, finish what was submitted, end the thread. Idempotent.");
 }
 

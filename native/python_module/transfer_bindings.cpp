@@ -15,6 +15,7 @@
 #include "python_module/bindings.h"
 #include "python_module/callback.h"
 #include "python_module/failure_report.h"
+#include "python_module/fast_method.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
@@ -168,17 +169,24 @@ void bind_transfer(nb::module_& module) {
         .def("_peer_failures", &failures, "The peers that go away from now on, until this life of the engine ends.")
         .def("_set_directory", &set_directory, nb::arg("find").none(),
              "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
-        .def("get_rpc_port", &port, kPortDoc)
-        .def("register_memory", &register_memory, nb::arg("buffer_addr"), nb::arg("capacity"), kRegisterDoc)
         .def("_register", &raising_register, nb::arg("address"), nb::arg("size"), "register_memory(), raising.")
-        .def("_unregister", &raising_unregister, nb::arg("address"), "unregister_memory(), raising.")
-        .def("batch_register_memory", &batch_register, nb::arg("addrs"), nb::arg("capacities"),
-             "register_memory() for many ranges at once: all or none. -2000 also when the lists differ in length.")
-        .def("unregister_memory", &unregister_memory, nb::arg("addr"), kUnregisterDoc)
-        .def("batch_unregister_memory", &batch_unregister, nb::arg("addrs"),
-             "unregister_memory() for many addresses at once: all or, with -2007, none.")
-        .def("trans_malloc", &trans_malloc, nb::arg("capacity"), kMallocDoc)
-        .def("trans_free", &trans_free, nb::arg("addr"), kFreeDoc);
+        .def("_unregister", &raising_unregister, nb::arg("address"), "unregister_memory(), raising.");
+    def_fast<&port, 0>(transfer, {"get_rpc_port", {}, 0, kPortDoc});
+    def_fast<&register_memory, 2>(transfer, {"register_memory", {"buffer_addr", "capacity"}, 2, kRegisterDoc});
+    def_fast<&batch_register, 2>(
+        transfer,
+        {"batch_register_memory",
+         {"addrs", "capacities"},
+         2,
+         "register_memory() for many ranges at once: all or none. -2000 also when the lists differ in length."});
+    def_fast<&unregister_memory, 1>(transfer, {"unregister_memory", {"addr"}, 1, kUnregisterDoc});
+    def_fast<&batch_unregister, 1>(transfer, {"batch_unregister_memory",
+                                              {"addrs"},
+                                              1,
+                                              "unregister_memory() for many addresses at once: all or, with -2007, "
+                                              "none."});
+    def_fast<&trans_malloc, 1>(transfer, {"trans_malloc", {"capacity"}, 1, kMallocDoc});
+    def_fast<&trans_free, 1>(transfer, {"trans_free", {"addr"}, 1, kFreeDoc});
     bind_transfer_moves(module, transfer);
 }
 

@@ -21,6 +21,7 @@
 #include "python_module/bindings.h"
 #include "python_module/failure_report.h"
 #include "python_module/fast_arguments.h"
+#include "python_module/fast_method.h"
 #include "python_module/gil.h"
 #include "python_module/number.h"
 #include "python_module/number_list.h"
@@ -52,11 +53,11 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
     std::uint64_t flags = 0;
     if (!to_text(slots[0], session) || !to_number(slots[1], buffer) || !to_number(slots[2], peer_buffer) ||
         !to_number(slots[3], length) || (slots[4] != nullptr && !to_number(slots[4], flags))) [[unlikely]] {
-        PyErr_Format(
-            PyExc_TypeError,
-            "%s(dest_session: str, buffer: int, peer_buffer: int, length: int, flags: int = 0): an argument is "
-            "of another type, negative or too large",
-            kName);
+        if (!to_text(slots[0], session)) {
+            complain(signature, 0, std::string("must be a str, not ") + Py_TYPE(slots[0])->tp_name);
+        } else {
+            complain_about_first(signature, slots, /*first=*/1);
+        }
         return nullptr;
     }
     if (!nb::inst_ready(self)) [[unlikely]] {
@@ -103,14 +104,14 @@ int batch_submit(const TransferObject& self, const std::string& session, const N
 std::vector<std::uint64_t> copy_of(const NumberList& list) { return {list.numbers().begin(), list.numbers().end()}; }
 
 // Raises FabricError for what can be known now; what fails later is the ticket's.
-TicketObject submit_ticket(const TransferObject& self, bool write, const std::string& session,
-                           const NumberList& buffers, const NumberList& peer_buffers, const NumberList& lengths) {
+template <Direction direction>
+TicketObject submit_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
+                           const NumberList& peer_buffers, const NumberList& lengths) {
     const auto ticket = std::make_shared<Ticket>();
     TransferEngine* engine = self.engine.get();  // outlives its own stream
-    const auto work = [engine, write, session, buffers = copy_of(buffers), peer_buffers = copy_of(peer_buffers),
+    const auto work = [engine, session, buffers = copy_of(buffers), peer_buffers = copy_of(peer_buffers),
                        lengths = copy_of(lengths)] {
-        return engine->transfer_batch(write ? Direction::Write : Direction::Read, session,
-                                      {buffers, peer_buffers, lengths});
+        return engine->transfer_batch(direction, session, {buffers, peer_buffers, lengths});
     };
     raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }));
     return {ticket};
@@ -182,10 +183,47 @@ constexpr const char* kQuantDoc =
 constexpr const char* kProbeDoc =
     "Whether the session's engine is there, connecting if necessary. Returns 0 = alive, or what a transfer would.";
 
+void bind_batches(nb::class_<TransferObject>& transfer) {
+    const auto text = [](const char* name) {
+        return MethodText<5>{name, {"dest_session", "buffers", "peer_buffers", "lengths", "flags"}, 4, kBatchDoc};
+    };
+    def_fast<&batch_transfer<Direction::Write>>(transfer, text("batch_transfer_sync_write"));
+    def_fast<&batch_transfer<Direction::Read>>(transfer, text("batch_transfer_sync_read"));
+    def_fast<&batch_quantised, 10>(transfer, {"batch_transfer_write_with_quant",
+                                              {"dest_session", "buffers", "peer_buffers", "lengths", "scale_buffers",
+                                               "offset_buffers", "unit_num", "input_type", "stream", "flags"},
+                                              7,
+                                              kQuantDoc});
+    def_fast<&send_probe, 1>(transfer, {"send_probe", {"dest_session"}, 1, kProbeDoc});
+}
+
+void bind_submissions(nb::class_<TransferObject>& transfer) {
+    const auto one = [](const char* name) {
+        return MethodText<6>{
+            name, {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags"}, 5, kSubmitDoc};
+    };
+    def_fast<&submit<Direction::Write>>(transfer, one("transfer_async_write_submit"));
+    def_fast<&submit<Direction::Read>>(transfer, one("transfer_async_read_submit"));
+    const auto batch = [](const char* name) {
+        return MethodText<6>{
+            name, {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"}, 5, kSubmitDoc};
+    };
+    def_fast<&batch_submit<Direction::Write>>(transfer, batch("batch_transfer_async_write_submit"));
+    def_fast<&batch_submit<Direction::Read>>(transfer, batch("batch_transfer_async_read_submit"));
+    const auto ticket = [](const char* name, const char* called) {
+        return MethodText<4>{name,
+                             {"dest_session", "buffers", "peer_buffers", "lengths"},
+                             4,
+                             "A ticket for a transfer on the engine's own stream.",
+                             called};
+    };
+    def_fast<&submit_ticket<Direction::Write>>(transfer, ticket("_submit_write", "submit_write"));
+    def_fast<&submit_ticket<Direction::Read>>(transfer, ticket("_submit_read", "submit_read"));
+}
+
 }  // namespace
 
 void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transfer) {
-    const auto no_flags = [] { return nb::arg("flags") = U64{0}; };
     // CPython keeps the pointers to these tables.
     static PyMethodDef write_method{
         "transfer_sync_write", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&transfer_sync<Direction::Write>)),
@@ -197,31 +235,8 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
     transfer.attr("transfer_sync_write") = nb::steal(PyDescr_NewMethod(type, &write_method));
     transfer.attr("transfer_sync_read") = nb::steal(PyDescr_NewMethod(type, &read_method));
 
-    const auto batch = [&](const char* name, auto function) {
-        transfer.def(name, function, nb::arg("dest_session"), nb::arg("buffers"), nb::arg("peer_buffers"),
-                     nb::arg("lengths"), no_flags(), kBatchDoc);
-    };
-    batch("batch_transfer_sync_write", &batch_transfer<Direction::Write>);
-    batch("batch_transfer_sync_read", &batch_transfer<Direction::Read>);
-    const auto one_on_stream = [&](const char* name, auto function) {
-        transfer.def(name, function, nb::arg("dest_session"), nb::arg("buffer"), nb::arg("peer_buffer"),
-                     nb::arg("length"), nb::arg("stream"), no_flags(), kSubmitDoc);
-    };
-    one_on_stream("transfer_async_write_submit", &submit<Direction::Write>);
-    one_on_stream("transfer_async_read_submit", &submit<Direction::Read>);
-    const auto batch_on_stream = [&](const char* name, auto function) {
-        transfer.def(name, function, nb::arg("dest_session"), nb::arg("buffers"), nb::arg("peer_buffers"),
-                     nb::arg("lengths"), nb::arg("stream"), no_flags(), kSubmitDoc);
-    };
-    batch_on_stream("batch_transfer_async_write_submit", &batch_submit<Direction::Write>);
-    batch_on_stream("batch_transfer_async_read_submit", &batch_submit<Direction::Read>);
-    transfer
-        .def("batch_transfer_write_with_quant", &batch_quantised, nb::arg("dest_session"), nb::arg("buffers"),
-             nb::arg("peer_buffers"), nb::arg("lengths"), nb::arg("scale_buffers"), nb::arg("offset_buffers"),
-             nb::arg("unit_num"), nb::arg("input_type") = U32{0}, nb::arg("stream") = U64{0}, no_flags(), kQuantDoc)
-        .def("send_probe", &send_probe, nb::arg("dest_session"), kProbeDoc)
-        .def("_submit", &submit_ticket, nb::arg("write"), nb::arg("dest_session"), nb::arg("buffers"),
-             nb::arg("peer_buffers"), nb::arg("lengths"), "A ticket for a transfer on the engine's own stream.");
+    bind_batches(transfer);
+    bind_submissions(transfer);
 
     nb::class_<TicketObject>(module, "TransferTicket", "A transfer that runs beside the program.")
         .def_prop_ro(
@@ -230,6 +245,9 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
         .def(
             "cancel", [](const TicketObject& self) { return self.ticket->cancel(); },
             "Take the transfer back. True if it will never begin; False if it runs or has ended.")
+        .def(
+            "_cut", [](const TicketObject& self) { self.ticket->cut(); },
+            "cancel(), and if it runs it ends at its next chunk. Does not wait.")
         .def("wait", &wait, nb::arg("timeout") = nb::none(),
              "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
         .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),

@@ -26,14 +26,20 @@ Status Resolver::check_rectangle(const Rectangle& rectangle) const {
     return Status::Ok;
 }
 
-Status Resolver::resolve_sides(Extent source, Extent target, std::uint32_t type, Side& source_side,
-                               Side& target_side) const {
+Status Resolver::check_call(std::uint32_t type) const {
     if (const Status state = object_state_.check(); state != Status::Ok) [[unlikely]]
         return state;
     if (type >= kCopyTypes.size()) [[unlikely]] {
         return fail(Status::InvalidParam, "%s: copy type %u does not exist, types are 0 (L2G) to %zu (AUTO)",
                     object_name_.c_str(), type, kCopyTypes.size() - 1);
     }
+    return Status::Ok;
+}
+
+Status Resolver::resolve_sides(Extent source, Extent target, std::uint32_t type, Side& source_side,
+                               Side& target_side) const {
+    if (const Status status = check_call(type); status != Status::Ok) [[unlikely]]
+        return status;
     const CopyType& wanted = kCopyTypes[type];
     Status status = resolve_side("source", source, wanted.source, wanted.name, source_side);
     if (status == Status::Ok) [[likely]]
@@ -96,8 +102,10 @@ Status Resolver::resolve_outside(const char* name, Extent extent, Classes wanted
 
 Status Resolver::recheck_all(const std::vector<Piece>& pieces, const Resolution& found) const {
     Status first = Status::Ok;
-    for (const Piece& piece : pieces) {
-        const Status status = recheck_all(piece, found);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        Status status = recheck_all(pieces[i], found);
+        if (status == Status::Ok) continue;
+        status = about_piece(status, i, pieces.size(), pieces[i]);
         if (status == Status::PartialFailed) return status;  // the more important news
         if (first == Status::Ok) first = status;
     }

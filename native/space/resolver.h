@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "copy/piece_failure.h"
 #include "copy/request.h"
 #include "copy/type.h"
 #include "memory/layout.h"
@@ -50,6 +51,7 @@ public:
     }
 
 private:
+    Status check_call(std::uint32_t type) const;  // what concerns all pieces
     Status check_rectangle(const Rectangle& rectangle) const;
     Status resolve_sides(Extent source, Extent target, std::uint32_t type, Side& source_side, Side& target_side) const;
     Status resolve_side(const char* name, Extent extent, Classes wanted, const char* type_name, Side& side) const;
@@ -72,9 +74,10 @@ private:
 template <typename Request, typename Visit>
 Status Resolver::resolve(const Request& request, std::uint32_t type, Visit visit) const {
     if constexpr (std::is_same_v<Request, std::vector<Piece>>) {
-        for (const Piece& piece : request) {
-            if (const Status status = resolve(piece, type, visit); status != Status::Ok) [[unlikely]]
-                return status;
+        if (const Status status = check_call(type); status != Status::Ok) return status;
+        for (std::size_t i = 0; i < request.size(); ++i) {
+            if (const Status status = resolve(request[i], type, visit); status != Status::Ok) [[unlikely]]
+                return about_piece(status, i, request.size(), request[i]);
         }
     } else {
         if constexpr (std::is_same_v<Request, Rectangle>) {

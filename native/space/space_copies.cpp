@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/cancellation.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/revocable.h"
@@ -97,6 +98,7 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
     guard.leave();
     const auto may_go_on = [&] {
         PausePoint::reach("space.copy.between_chunks");
+        if (Cancellation::requested()) return Status::Interrupted;
         if (RevocationClock::now() == found.since) [[likely]]
             return Status::Ok;
         if (const Status status = object_state_.recheck(found.since); status != Status::Ok) return status;
@@ -120,7 +122,7 @@ Status Space::run_long(rcu::ReadGuard& guard, const Request& request, std::uint3
 // `now`: what is known of the ranks after the failure, with its sentence. Somebody's end is the reason, and not how the
 // connection took it.
 Status Space::explain_failure(const Outcome& outcome, std::size_t total_bytes, Status now) const {
-    if (outcome.status == Status::Interrupted) return outcome.status;
+    if (outcome.status == Status::Interrupted || now == Status::Interrupted) return Status::Interrupted;
     const std::string& reason = now == Status::Ok ? object_name_ + ": " + outcome.reason : take_last_error();
     if (outcome.moved_bytes != 0 || outcome.may_have_touched_more) {
         return fail(Status::PartialFailed, "%s; %zu of %zu bytes were moved%s", reason.c_str(), outcome.moved_bytes,
@@ -190,7 +192,8 @@ Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags
     }
     const auto kept = std::make_shared<const CopyRequest>(std::move(request));
     const auto run_kept = [type, kept](Space& space) {
-        return std::visit([&](const auto& what) { return space.run(what, type); }, *kept);
+        return Stream::run_cancellable(
+            [&] { return std::visit([&](const auto& what) { return space.run(what, type); }, *kept); });
     };
     if ((flags & kFlagStream) != 0) {
         const std::shared_ptr<Stream> stream = Stream::find(stream_handle);

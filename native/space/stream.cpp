@@ -4,9 +4,11 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "base/blocked_signals.h"
+#include "base/cancellation.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
 #include "base/notify_fd.h"
@@ -33,6 +36,7 @@ struct Stream::Queue {
     std::deque<Task> tasks;
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
+    std::atomic<std::uint64_t> cancelled = 0;  // tasks up to this one are called off
     Failure first_failure;
     std::vector<Listener> listeners;
     bool closing = false;
@@ -72,8 +76,10 @@ void Stream::Queue::run() {
         }
         Task task = std::move(tasks.front());
         tasks.pop_front();
+        const std::uint64_t sequence = completed + 1;
         lock.unlock();
         PausePoint::reach("stream.before_task");
+        const Cancellation scope([this, sequence] { return cancelled.load(std::memory_order_acquire) >= sequence; });
         const Status status = task();
         task = nullptr;  // what the task kept alive goes before anybody hears that it has ended
         Failure failure{status, status == Status::Ok ? std::string() : take_last_error()};
@@ -82,9 +88,14 @@ void Stream::Queue::run() {
         if (status != Status::Ok && first_failure.status == Status::Ok) first_failure = std::move(failure);
         const auto due = std::partition(listeners.begin(), listeners.end(),
                                         [this](const Listener& listener) { return listener.sequence > completed; });
-        std::for_each(due, listeners.end(), [](const Listener& listener) { listener.notify(); });
+        std::vector<Listener> told(std::make_move_iterator(due), std::make_move_iterator(listeners.end()));
         listeners.erase(due, listeners.end());
+        for (const Listener& listener : told) listener.notify();
         progress.notify_all();
+        if (told.empty()) continue;
+        lock.unlock();
+        told.clear();  // what a listener keeps may need the interpreter to go, and who has that may want the lock
+        lock.lock();
     }
 }
 
@@ -143,6 +154,20 @@ Status Stream::submit(Task task, std::uint64_t& sequence) {
     sequence = ++queue_->submitted;
     queue_->work.notify_one();
     return Status::Ok;
+}
+
+void Stream::cancel(std::uint64_t sequence) {
+    if (fork_guard_.in_forked_child()) return;
+    const std::lock_guard lock(queue_->mutex);
+    const std::uint64_t known = std::min(sequence, queue_->submitted);
+    if (known > queue_->cancelled.load(std::memory_order_relaxed)) queue_->cancelled.store(known);
+}
+
+Status Stream::run_cancellable(const Task& work) {
+    if (Cancellation::requested()) return fail(Status::NotStarted, "it was cancelled before it began");
+    const Status status = work();
+    if (status != Status::Interrupted) return status;
+    return fail(Status::PartialFailed, "it was cancelled while it ran: treat all its targets as undefined");
 }
 
 std::uint64_t Stream::submitted() const {
@@ -212,9 +237,10 @@ Status Stream::close() {
     }
     const std::lock_guard joining(queue_->joining);
     if (queue_->thread.joinable()) queue_->thread.join();
+    std::vector<Queue::Listener> told;  // of work that now never comes; ends without the lock, as in `run`
     const std::lock_guard lock(queue_->mutex);
-    for (const auto& listener : queue_->listeners) listener.notify();  // of work that now never comes
-    queue_->listeners.clear();
+    told.swap(queue_->listeners);
+    for (const auto& listener : told) listener.notify();
     return Status::Ok;
 }
 

@@ -46,6 +46,12 @@ public:
     std::uint64_t submitted() const;
     std::uint64_t completed() const;
 
+    // Calls the tasks up to `sequence` off: those that have not begun never do, the one that runs ends at its next
+    // chunk. Does not wait; they count as completed, and as failed, when no byte of theirs moves any more.
+    void cancel(std::uint64_t sequence);
+    // For a task: the outcome of its work, or that it was called off before (NotStarted) or meanwhile (PartialFailed).
+    static Status run_cancellable(const Task& work);
+
     // Until the tasks up to `sequence` have ended. Timeout if they have not by then, Interrupted.
     Status wait_for(std::uint64_t sequence, Timeout timeout = std::nullopt) const;
 

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/engine.h"
+#include "copy/piece_failure.h"
 #include "memory/move_pins.h"
 #include "sync/rcu.h"
 #include "transfer/access_epochs.h"
@@ -120,10 +122,19 @@ void count(const rcu::ReadGuard& guard, const RoutedBatch& batch) {
     }
 }
 
+// Names the piece, if there are several.
+[[gnu::cold]] Status about_one(Status status, std::size_t index, std::span<const Piece> pieces) {
+    return pieces.size() == 1 ? status : about_piece(status, index, pieces.size(), pieces[index]);
+}
+
+[[gnu::cold]] Status explain_range(const Peer& peer, const Move& move, std::size_t index) {
+    return about_one(explain_range(peer, move.direction, move.pieces[index]), index, move.pieces);
+}
+
 Status admit_all(LocalBuffers& local, Direction direction, std::span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-        if (const Status status = local.admit(local_extent(direction, piece)); status != Status::Ok) [[unlikely]]
-            return status;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        if (const Status status = local.admit(local_extent(direction, pieces[i])); status != Status::Ok) [[unlikely]]
+            return about_one(status, i, pieces);
     }
     return Status::Ok;
 }
@@ -135,7 +146,7 @@ Status move_many(const rcu::ReadGuard& guard, Peer& peer, const Move& move) {
         return status;
     RoutedBatch batch;
     const std::size_t routed = route_all(peer, move.direction, move.pieces, batch, nullptr);
-    if (routed != move.pieces.size()) return explain_range(peer, move.direction, move.pieces[routed]);
+    if (routed != move.pieces.size()) return explain_range(peer, move, routed);
     count(guard, batch);
     if (const Status status = conclude(peer, move.direction, batch.run(), move.total_bytes); status != Status::Ok)
         return status;
@@ -156,11 +167,11 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
     if (const Status status = admit_all(local, move.direction, move.pieces); status != Status::Ok) return status;
     RoutedBatch all;  // checked before the first byte moves
     const std::size_t routed = route_all(peer, move.direction, move.pieces, all, nullptr);
-    if (routed != move.pieces.size()) return explain_range(peer, move.direction, move.pieces[routed]);
+    if (routed != move.pieces.size()) return explain_range(peer, move, routed);
     count(guard, all);
     guard.leave();
 
-    const auto may_go_on = [&] { return local.recheck_pinned(); };
+    const auto may_go_on = [&] { return Cancellation::requested() ? Status::Interrupted : local.recheck_pinned(); };
     Outcome sum;
     const auto move_part = [&](const Move& part) {
         RoutedBatch batch;
@@ -176,8 +187,8 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
         }
         sum += batch.run(may_go_on);
         if (sum.status != Status::Ok || !peer.usable()) return Status::Error;
-        if (const Status status = may_go_on(); status != Status::Ok) sum += {status, 0, take_last_error()};
         PausePoint::reach("transfer.between_chunks");
+        if (const Status status = may_go_on(); status != Status::Ok) sum += {status, 0, take_last_error()};
         return sum.status;
     };
     static_cast<void>(for_each_part(move, kPartBytes, /*addresses_are_ours=*/false, move_part));
@@ -189,12 +200,13 @@ Status move_remote(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chr
     MovePins pins;
     LocalBuffers local(&pins);
     RoutedBatch batch;
-    for (const Piece& piece : move.pieces) {
+    for (std::size_t i = 0; i < move.pieces.size(); ++i) {
+        const Piece& piece = move.pieces[i];
         if (piece.size_bytes == 0 || local_of(move.direction, piece) == 0) [[unlikely]]
-            return explain_range(peer, move.direction, piece);
+            return explain_range(peer, move, i);
         const Status status = local.admit(local_extent(move.direction, piece));
         if (status != Status::Ok) [[unlikely]]
-            return status;
+            return about_one(status, i, move.pieces);
         batch.add(*peer.transport, move.direction, piece, move.pieces.size());
     }
     count(guard, batch);
@@ -275,7 +287,10 @@ Status TransferEngine::gather(Direction direction, const TransferArrays& arrays,
     for (std::size_t i = 0; i < count; ++i) {
         pieces[i] = piece_of(direction, arrays.buffers[i], arrays.peer_buffers[i], arrays.sizes[i]);
         if (arrays.sizes[i] > kAllAddresses || (total_bytes += arrays.sizes[i]) > kAllAddresses) {
-            return fail(Status::InvalidParam, "the lengths of the batch add up to more than there are addresses");
+            return fail(Status::InvalidParam,
+                        "piece %zu of the batch has %" PRIu64
+                        " bytes, and the lengths add up to more than there are addresses",
+                        i, arrays.sizes[i]);
         }
     }
     return Status::Ok;
@@ -303,7 +318,7 @@ Status TransferEngine::submit(Direction direction, std::string_view session, con
     std::uint64_t sequence = 0;
     return stream->submit(
         [engine = shared_from_this(), direction, name = std::string(session), pieces = std::move(pieces), total_bytes] {
-            return engine->move(direction, name, pieces, total_bytes);
+            return Stream::run_cancellable([&] { return engine->move(direction, name, pieces, total_bytes); });
         },
         sequence);
 }

@@ -139,9 +139,11 @@ Status TransferEngine::write_quantised(const std::string& session, QuantisedBatc
                     stream_handle);
     }
     std::uint64_t sequence = 0;
-    return stream->submit([engine = shared_from_this(), session,
-                           batch = std::move(batch)] { return engine->quantise_and_move(session, batch); },
-                          sequence);
+    return stream->submit(
+        [engine = shared_from_this(), session, batch = std::move(batch)] {
+            return Stream::run_cancellable([&] { return engine->quantise_and_move(session, batch); });
+        },
+        sequence);
 }
 
 Status TransferEngine::quantise_and_move(const std::string& session, const QuantisedBatch& batch) {

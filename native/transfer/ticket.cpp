@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "base/cancellation.h"
 #include "base/last_error.h"
 
 namespace memfabric {
@@ -11,7 +12,8 @@ namespace memfabric {
 Status Ticket::run(const Stream::Task& work) {
     State expected = State::Waiting;
     if (!state_.compare_exchange_strong(expected, State::Running)) return Status::Ok;
-    const Status status = work();
+    const Cancellation scope([this] { return cut_.load(std::memory_order_acquire); });
+    const Status status = Stream::run_cancellable(work);
     completion_.finish({status, 0, status == Status::Ok ? std::string() : last_error()});
     return status;
 }
@@ -21,6 +23,10 @@ bool Ticket::cancel() {
     if (!state_.compare_exchange_strong(expected, State::Cancelled)) return expected == State::Cancelled;
     completion_.finish({Status::NotStarted, 0, "the transfer was cancelled before it began"});
     return true;
+}
+
+void Ticket::cut() {
+    if (!cancel()) cut_.store(true, std::memory_order_release);
 }
 
 // In a forked child nobody will ever finish it.

@@ -23,6 +23,7 @@ public:
 
     bool done() const { return completion_.done(); }
     bool cancel();                                  // true if the transfer will never begin
+    void cut();                                     // the same, and one that runs ends at its next chunk; does not wait
     Status wait(Completion::Timeout timeout);       // the transfer's status; Timeout if it has not ended by then
     Status listen(std::function<void()> listener);  // runs when the transfer has ended, perhaps at once; must not block
 
@@ -33,6 +34,7 @@ private:
 
     const ForkGuard fork_guard_;
     std::atomic<State> state_{State::Waiting};
+    std::atomic<bool> cut_{false};
     Completion completion_;
 };
 

@@ -46,9 +46,33 @@ class _LoopWaits:
 _waits: dict[AbstractEventLoop, _LoopWaits] = {}  # of loops in which something is awaited
 
 
-async def notified(notify: Callable[[Notifier, int], None]) -> None:
-    """Returns when what `notify(notifier, token)` asks to be told about has ended, or raises what that raises."""
+async def notified(notify: Callable[[Notifier, int], None], cancel: Callable[[], None]) -> None:
+    """Returns when what `notify(notifier, token)` asks to be told about has ended, or raises what that raises.
+
+    Whoever is cancelled meanwhile has the work called off with `cancel()`, which must not block, and gets its
+    CancelledError when the work has ended: from then on nobody touches the memory.
+    """
     import asyncio  # here: most programs never await, and importing it takes longer than all of ours
+
+    try:
+        await _told(notify)
+    except asyncio.CancelledError:
+        cancel()
+        while True:
+            try:
+                await _told(notify)
+            except asyncio.CancelledError:
+                continue  # again, by somebody else: the memory is still in use
+            break
+        raise
+    except GeneratorExit:  # the loop ends without us
+        cancel()
+        raise
+
+
+async def _told(notify: Callable[[Notifier, int], None]) -> None:
+    """`notified`, for which a cancellation is the end of the wait only."""
+    import asyncio
 
     loop = asyncio.get_running_loop()
     waits = _waits.get(loop)

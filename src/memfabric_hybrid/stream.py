@@ -15,8 +15,12 @@ class Stream(_native.Stream):
 
     Pass it (or its integer handle, `int(stream)`) as `stream=` with `flags=4`. `wait()` blocks until everything
     submitted so far is done and returns the first failure since the last wait; `await stream` does the same without
-    blocking the event loop. Usable as a context manager: leaving the block waits and closes, and raises the FabricError
-    of a copy that failed, unless the block itself raises.
+    blocking the event loop. An `await` that is cancelled calls off what it waited for: copies that have not begun never
+    do, the one that runs ends at its next chunk, and CancelledError comes when no byte moves any more; the next wait
+    then returns -2003 or -2012.
+
+    Usable as a context manager: leaving the block waits and closes, and raises the FabricError of a copy that failed,
+    unless the block itself raises.
     """
 
     def __await__(self) -> Generator[Any, None, int]:
@@ -24,7 +28,9 @@ class Stream(_native.Stream):
 
     async def _finished(self) -> int:
         submitted = self.submitted
-        await awaiting.notified(lambda notifier, token: self._notify(notifier, token, submitted))
+        await awaiting.notified(
+            lambda notifier, token: self._notify(notifier, token, submitted), lambda: self._cancel(submitted)
+        )
         return self.wait()
 
     def __enter__(self) -> Stream:

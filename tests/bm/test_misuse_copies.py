@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -216,7 +217,11 @@ def test_bad_piece_anywhere_in_a_batch(pool: BigMemory, plain: int) -> None:
         targets = [own + 100 * i for i in range(16)]
         targets[position] = own + DRAM_SIZE
         code = pool.copy_data_batch([plain] * 16, targets, [8] * 16, 16, BmCopyType.L2G)
-        refused(code, -2000, f"{own + DRAM_SIZE:#x}")
+        which = f"piece {position} of 16 (counted from 0), 8 bytes from {plain:#x} to {own + DRAM_SIZE:#x}: "
+        assert mf.get_last_err_msg().startswith(which)
+        refused(code, -2000, "the target of 8 bytes", "does not lie in the DRAM of rank 0")
+    assert pool.copy_data_batch([plain], [own], [8], 1, 10) == -2000
+    assert "piece" not in mf.get_last_err_msg(), "what concerns the call is not blamed on a piece"
 
 
 @pytest.mark.parametrize(
@@ -257,11 +262,12 @@ def test_wrong_argument_types_raise(pool: BigMemory, plain: int, wrong: Any) -> 
             if wrong in ([1], b"1") and isinstance(good[position], list):
                 continue  # a list of numbers, or a buffer of them: as it should be
             arguments = [*good[:position], wrong, *good[position + 1 :]]
-            with pytest.raises(TypeError):
+            name = list(inspect.signature(method).parameters)[position]
+            with pytest.raises(TypeError, match=rf"^{method.__name__}\(\): {name} "):
                 method(*arguments)
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=rf"^{method.__name__}\(\) misses the argument"):
             method(*good[:3])
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="got an unknown argument 'no_such_argument'"):
             method(*good, no_such_argument=1)
     for position in range(3):
         lists: list[Any] = [[plain], [own], [8]]
@@ -276,13 +282,24 @@ def test_wrong_argument_types_raise(pool: BigMemory, plain: int, wrong: Any) -> 
 
 @pytest.mark.parametrize(
     "column",
-    [np.array([1.0]), np.array([[1]]), np.array(["1"]), np.array([True]), {1}, {1: 1}, "1", np.array([1], ">u8"),
-     np.arange(4, dtype=np.uint64)[::2]],
+    [np.array([1.0]), np.array([[1]]), np.array(["1"]), np.array([True]), {1}, {1: 1}, "1", np.array([1], ">u8")],
     ids=lambda column: repr(column)[:40],
 )  # fmt: skip
 def test_columns_that_are_no_list_of_numbers(pool: BigMemory, column: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^copy_data_batch\(\): src_addrs must be a .*integer"):
         pool.copy_data_batch(column, [1], [1], 1, BmCopyType.L2G)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32, np.uint16])
+def test_columns_of_a_table_are_taken_as_they_are(pool: BigMemory, plain: int, kind: type) -> None:
+    """Arrays with gaps: one column of a table, every second item, backwards."""
+    own, count = pool.peer_rank_ptr(0, HOST), 6
+    ctypes.memmove(plain, bytes(range(1, 7)), count)
+    table = np.zeros((count, 3), np.int64)
+    table[:, 0], table[:, 1] = plain + np.arange(count), own + np.arange(count)
+    sizes = np.ones(2 * count, kind)[::2]
+    assert pool.copy_data_batch(table[:, 0], table[::-1, 1], sizes, count, BmCopyType.L2G) == 0, mf.get_last_err_msg()
+    assert ctypes.string_at(own, count) == bytes(range(6, 0, -1))
 
 
 def test_negative_numbers_in_an_array_are_refused(pool: BigMemory, plain: int) -> None:

@@ -275,7 +275,7 @@ def test_ranks_that_disagree_about_the_maxima(store_url: str, workers: Any) -> N
     with workers(1) as cluster:
         assert cluster.call(0, "take_part", store_url, 4, dram=2 * MIB, max_dram_size=8 * MIB) == 0
         assert pool_worker.enter(store_url, 4) == (0, "")
-        with refusal("INVALID_PARAM -2000", str(32 * MIB), str(16 * MIB)):
+        with refusal("INVALID_PARAM -2000", "rank 0 asked", "8 MiB of DRAM per rank", "rank 1 asked", "4 MiB of DRAM"):
             bm.create2(0, 2 * MIB, 4 * MIB)
         # The same total, cut differently: only the ranks themselves can tell.
         crooked = bm.create2(0, 2 * MIB, 4 * MIB, 0, 4 * MIB)
@@ -327,3 +327,15 @@ def test_two_clusters_on_one_host_do_not_see_each_other(store_url: str, workers:
         cluster.call(1, "store", 0, 0, b"other")
         assert cluster.call_all("view") == [[0], [0]]
         assert cluster.call_all("load", 0, 0, 5) == [b"first", b"other"]
+
+
+def test_sizes_unlike_those_of_another_rank(store_url: str, workers: Any) -> None:
+    with workers(1) as cluster:
+        assert cluster.call(0, "take_part", store_url, 4, dram=2 * MIB, max_dram_size=4 * MIB) == 0
+        assert pool_worker.enter(store_url, 4) == (0, "")
+        with refusal(
+            "INVALID_PARAM -2000",
+            "rank 0 asked for bm object 0 with 4 MiB of DRAM per rank for 4 ranks, but rank 1 asked for bm object 0 "
+            "with 8 MiB of DRAM and 2 MiB of HBM per rank for 4 ranks; all ranks must ask for the same",
+        ):
+            bm.create2(0, 0, 8 * MIB, 0, 2 * MIB)

@@ -15,6 +15,8 @@ import pytest
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm, clock, patience, shm
 from support.programs import run_python
+from support.threads import Beside, wait_until
+from support.workers import Cluster
 
 pytestmark = pytest.mark.usefixtures("everything_off")
 
@@ -145,6 +147,16 @@ def test_a_port_that_is_held_by_no_store_is_told_at_once(held: socket.socket, ki
     assert "it is no store" in mf.get_last_err_msg()
     held.close()
     assert bm.initialize(url, 2, 0, bm.BmConfig()) == 0, mf.get_last_err_msg()
+
+
+def test_barrier_says_for_whom_it_waits(lines: list[str], heap_and_other: tuple[shm.ShareMemory, Cluster]) -> None:
+    heap, cluster = heap_and_other
+    waiting = Beside(heap.barrier)
+    wait_until(lambda: any("ranks have not called barrier" in line for line in lines))
+    assert cluster.call(1, "call", "barrier") == (0, "")
+    assert waiting.result() == 0
+    (said,) = [line for line in lines if "have not called" in line]
+    assert re.search(r"shm object 0: waiting for \d+ s now, at most 100 s: 1 of 2 ranks have not called .*: rank 1", said)
 
 
 # ---- ignored without a word -----------------------------------------------------------------------------------------

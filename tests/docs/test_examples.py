@@ -31,7 +31,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     ),
     "03_batches_and_2d.py": (
         r"batch: 1024 pieces of 4096 bytes, each where it belongs",
-        r"batch with one bad piece: -2000, bm object 0: .*",
+        r"batch with one bad piece: -2000, piece 1023 of 1024 .*: bm object 0: .*",
         r"2D: a tile of 64 rows and 32 columns out of a matrix of 512 by 512",
     ),
     "04_streams_and_await.py": (

@@ -94,7 +94,7 @@ def test_wanted_rank_of_another_host(cluster: StoreAndMembers) -> None:
 def test_capacity_unlike_the_groups_is_the_reason_even_if_no_rank_socket_is_free(cluster: StoreAndMembers) -> None:
     cluster.enter()
     for capacity in (1, 5):
-        with pytest.raises(InvalidParam, match=f"capacity of 4 ranks, this claim says {capacity}"):
+        with pytest.raises(InvalidParam, match=f"world size of 4, this one says {capacity}"):
             cluster.enter(capacity)
 
 

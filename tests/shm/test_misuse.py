@@ -46,7 +46,7 @@ def test_other_world_size(ranks: Ranks, workers: Callable[[int], Cluster], store
         assert cluster.call(0, "enter", store_url, 2) == (0, "")
         code, why = cluster.call(1, "enter", store_url, 3)
         assert code == -2000
-        assert "capacity of 2 ranks, this claim says 3" in why
+        assert "world size of 2, this one says 3" in why
 
 
 def test_subgroup_with_unequal_lengths(ranks: Ranks) -> None:

@@ -55,7 +55,7 @@ def test_wanted_and_excluded_ranks(store: Store, other: Store) -> None:
 
 def test_capacity_must_agree_while_the_group_lives(store: Store, other: Store) -> None:
     store.claim_rank("g", 4, b"", deadline=soon())
-    with pytest.raises(InvalidParam, match="group 'g' has a capacity of 4 ranks, this claim says 5"):
+    with pytest.raises(InvalidParam, match="members of 'g' have a world size of 4, this one says 5"):
         other.claim_rank("g", 5, b"", deadline=soon())
     store.release_rank("g", 0, deadline=soon())
     assert other.claim_rank("g", 5, b"", deadline=soon()) == 0
@@ -106,6 +106,11 @@ def test_range_is_shared_by_name(world: World, store: Store, other: Store) -> No
     with pytest.raises(InvalidParam, match=f"range 'r' is held with {5 << 30} bytes, this call says {4 << 30} bytes"):
         other.hold_range("r", 4 << 30, deadline=soon())
     store.release_range("r", deadline=soon())
+    store.hold_range("s", 1, asked="rank 0 asked for little", deadline=soon())
+    with pytest.raises(
+        InvalidParam, match="rank 0 asked for little, but rank 1 asked for much; all ranks must ask"
+    ):
+        other.hold_range("s", 2, asked="rank 1 asked for much", deadline=soon())
     with pytest.raises(InvalidParam, match="is held with"):
         store.hold_range("r", 1, deadline=soon())
     world.kill(other)

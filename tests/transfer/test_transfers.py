@@ -247,6 +247,12 @@ def test_ranges_that_are_not_registered(target: Target) -> None:
         session, [target.base] * 3, [target.address, end, target.address], [8, 8, 8]
     ) == -2000  # fmt: skip
     assert f"8 bytes at {end:#x} are not all inside memory that is registered" in mf.get_last_err_msg()
+    which = f"piece 1 of 3 (counted from 0), 8 bytes from {target.base:#x} to {end:#x}: "
+    assert mf.get_last_err_msg().startswith(which)
+    columns = np.array([[target.base, target.address, 8], [target.base, end, 8]], np.int64)
+    ticket = engine.submit_read(session, columns[:, 0], columns[:, 1], columns[:, 2])
+    assert ticket.wait(20) == -2000
+    assert f"piece 1 of 2 (counted from 0), 8 bytes from {end:#x} to {target.base:#x}: " in mf.get_last_err_msg()
     assert not target.memory().any()
     assert engine.batch_transfer_sync_write(session, [target.base], [target.address, end], [8]) == -2000
     assert engine.batch_transfer_sync_write(session, [], [], []) == -2000
@@ -259,16 +265,22 @@ def test_own_side_that_is_not_mapped(engine: mf.TransferEngine, workers: Workers
         target = Target(cluster, 0, "private", engine)
         for transfer in (engine.transfer_sync_write, engine.transfer_sync_read):
             assert transfer(target.session, 0x1000, target.address, 64) == -2000
-            assert "a buffer of this process is not mapped" in mf.get_last_err_msg()
+            assert "the buffer of this process, 64 bytes at 0x1000, is not all mapped" in mf.get_last_err_msg()
 
 
 def test_wrong_types(target: Target) -> None:
     for arguments in ((1, target.base, target.address, 8), (target.session, "x", target.address, 8),
                       (target.session, -1, target.address, 8), (target.session, target.base, 2**64, 8)):  # fmt: skip
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"^transfer_sync_write\(\): (dest_session|buffer|peer_buffer) "):
             target.engine.transfer_sync_write(*arguments)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^batch_transfer_sync_write\(\): buffers must be a list"):
         target.engine.batch_transfer_sync_write(target.session, 1, 2, 3)
+    for wrong, why in ((["1"], "item 0 must be an integer, not str"), ([-1], "item 0 is -1"), (np.zeros(2), "'d'")):
+        for submit in (target.engine.submit_write, target.engine.submit_read):
+            with pytest.raises(TypeError, match=rf"^{submit.__name__}\(\): peer_buffers .*{why}"):
+                submit(target.session, [target.base], wrong, [8])
+    with pytest.raises(TypeError, match=r"^transfer_async_write_submit\(\) misses the argument 'stream'"):
+        target.engine.transfer_async_write_submit(target.session, 1, 2, 3)  # type: ignore[call-arg]
 
 
 def test_sixteen_threads_on_one_engine(target: Target) -> None:

@@ -42,8 +42,21 @@ class Layout(msgspec.Struct, frozen=True):
     def total_bytes(self) -> int:
         return self.capacity * (self.max_dram + self.max_hbm)
 
+    def __str__(self) -> str:
+        """As a program asks for it."""
+        hbm = f" and {shown_size(self.max_hbm)} of HBM" if self.max_hbm else ""
+        return f"{shown_size(self.max_dram)} of DRAM{hbm} per rank for {self.capacity} ranks"
+
     def max_bytes(self, tier: Tier) -> int:
         return self.max_dram if tier is Tier.DRAM else self.max_hbm
+
+
+def shown_size(size_bytes: int) -> str:
+    """In the largest unit that leaves a whole number."""
+    for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB")):
+        if size_bytes and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} bytes"
 
 
 def round_up(size_bytes: int) -> int:

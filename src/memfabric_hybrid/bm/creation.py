@@ -77,7 +77,9 @@ def _make(
     own_segments = _segments(request, local, placement)
     store = node.member.store
     try:
-        base = store.hold_range(name, layout.total_bytes, deadline=Deadline(current.config.create_timeout))
+        asked = f"rank {node.member.rank} asked for {title} with {layout}"
+        deadline = Deadline(current.config.create_timeout)
+        base = store.hold_range(name, layout.total_bytes, asked=asked, deadline=deadline)
         try:
             _native._pause_point("bm.create.holds_range")
             return BigMemory(

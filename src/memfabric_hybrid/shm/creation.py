@@ -136,7 +136,8 @@ def _open_pool(
     spec = PoolSpec(name, title, layout, op_type=request.op_type)
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
-        base = store.hold_range(name, layout.total_bytes, deadline=deadline)
+        asked = f"rank {request.rank} asked for {title} with {layout}"
+        base = store.hold_range(name, layout.total_bytes, asked=asked, deadline=deadline)
         try:
             _native._pause_point("shm.create.holds_range")
             stall_limit_s = float(current.config.operation_timeout)

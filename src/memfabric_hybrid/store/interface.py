@@ -147,10 +147,11 @@ class Store(ABC):
         """Give a claimed rank back; NotExist if this participant does not hold it."""
 
     @abstractmethod
-    def hold_range(self, name: str, size_bytes: int, *, deadline: Deadline) -> int:
+    def hold_range(self, name: str, size_bytes: int, *, asked: str = "", deadline: Deadline) -> int:
         """The base address of the cluster-wide range `name`, allocated by the first holder, shared by all.
 
-        InvalidParam: held by others with another size. NoResources: no room for it.
+        InvalidParam: held by others with another size; what both `asked` for then stands in the sentence ("rank 0 asked
+        for …"). NoResources: no room for it.
         """
 
     @abstractmethod

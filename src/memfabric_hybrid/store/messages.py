@@ -107,8 +107,11 @@ class ReleaseRank(_Message, tag=15):
 
 
 class HoldRange(_Message, tag=16):
+    """`asked`: by whom and for what, in the words of programs; for the sentence when others ask for another size."""
+
     name: str
     size_bytes: int
+    asked: str = ""
 
 
 class ReleaseRange(_Message, tag=17):

@@ -107,9 +107,9 @@ class Participant(Store):
     def release_rank(self, group: str, rank: int, *, deadline: Deadline) -> None:
         _expect(self._ask(m.ReleaseRank(group, rank), deadline), m.Done)
 
-    def hold_range(self, name: str, size_bytes: int, *, deadline: Deadline) -> int:
+    def hold_range(self, name: str, size_bytes: int, *, asked: str = "", deadline: Deadline) -> int:
         check_key(name, "range name")
-        return _expect(self._ask(m.HoldRange(name, size_bytes), deadline), m.Number).value
+        return _expect(self._ask(m.HoldRange(name, size_bytes, asked), deadline), m.Number).value
 
     def release_range(self, name: str, *, deadline: Deadline) -> None:
         _expect(self._ask(m.ReleaseRange(name), deadline), m.Done)

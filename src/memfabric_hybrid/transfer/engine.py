@@ -275,13 +275,12 @@ class TransferEngine(_native.TransferCore):
 
     def submit_write(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
         """Starts a write (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
-        return self._ticket(True, dest_session, buffers, peer_buffers, lengths)
+        return Ticket(self._submit_write(dest_session, *_as_lists(buffers, peer_buffers, lengths)), self)
 
     def submit_read(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
         """Starts a read (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
-        return self._ticket(False, dest_session, buffers, peer_buffers, lengths)
+        return Ticket(self._submit_read(dest_session, *_as_lists(buffers, peer_buffers, lengths)), self)
 
-    def _ticket(self, write: bool, session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
-        if not hasattr(lengths, "__len__"):
-            buffers, peer_buffers, lengths = [buffers], [peer_buffers], [lengths]
-        return Ticket(self._submit(write, session, buffers, peer_buffers, lengths), self)
+
+def _as_lists(buffers: Any, peer_buffers: Any, lengths: Any) -> tuple[Any, Any, Any]:
+    return (buffers, peer_buffers, lengths) if hasattr(lengths, "__len__") else ([buffers], [peer_buffers], [lengths])

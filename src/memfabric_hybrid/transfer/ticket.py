@@ -9,7 +9,11 @@ from memfabric_hybrid import _native, awaiting
 
 
 class Ticket:
-    """Made by `TransferEngine.submit_write` and `submit_read`. Keeps its engine alive."""
+    """Made by `TransferEngine.submit_write` and `submit_read`. Keeps its engine alive.
+
+    An `await` that is cancelled calls the transfer off: one that has not begun never does, one that runs ends at its
+    next chunk, and CancelledError comes when no byte moves any more. Shield it (`asyncio.shield`) to let it go on.
+    """
 
     def __init__(self, native: _native.TransferTicket, kept: object) -> None:
         self._native = native
@@ -36,7 +40,7 @@ class Ticket:
 
     async def _finished(self) -> int:
         if not self.done:
-            await awaiting.notified(self._native._notify)
+            await awaiting.notified(self._native._notify, self._native._cut)
         return self.wait()
 
     def __repr__(self) -> str:

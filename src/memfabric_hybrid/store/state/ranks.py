@@ -48,8 +48,8 @@ class RankTable:
         group = self._groups.get(name) or Group(capacity)
         if group.capacity != capacity:
             raise InvalidParam(
-                f"group {shown(name)} has a capacity of {group.capacity} ranks, this claim says {capacity}; "
-                "all members must say the same"
+                f"the members of {shown(name.removesuffix('/ranks'))} have a world size of {group.capacity}, this one "
+                f"says {capacity}; all must pass the same"
             )
         for rank, holder in group.claims.items():
             if holder == claim:

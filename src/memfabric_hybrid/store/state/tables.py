@@ -275,7 +275,7 @@ class StoreTables:
     ) -> list[Effect]:
         check_key(request.name, "range name")
         session = self.session(session_id)
-        base = self.ranges.hold(request.name, request.size_bytes, session_id)
+        base = self.ranges.hold(request.name, request.size_bytes, session_id, request.asked)
         session.ranges.add(request.name)
         return [Send((connection,), m.Number(base))]
 
