@@ -40,8 +40,11 @@ inline bool is_failure(Request request) {
 inline Result failure_of(Request request) { return static_cast<Result>(reinterpret_cast<std::intptr_t>(request)); }
 
 struct ContextParams {
-    enum Field : std::uint64_t { kFeatures = 1 << 0, kWorkersShared = 1 << 6, kName = 1 << 8 };
-    enum Feature : std::uint64_t { kRma = 1 << 1, kWakeup = 1 << 4 };
+    static constexpr std::uint64_t kFeatures = 1 << 0;
+    static constexpr std::uint64_t kWorkersShared = 1 << 5;
+    static constexpr std::uint64_t kName = 1 << 8;
+    static constexpr std::uint64_t kRma = 1 << 1;
+    static constexpr std::uint64_t kWakeup = 1 << 4;
 
     std::uint64_t field_mask;
     std::uint64_t features;
@@ -56,7 +59,7 @@ struct ContextParams {
 };
 
 struct WorkerParams {
-    enum Field : std::uint64_t { kThreadMode = 1 << 0 };
+    static constexpr std::uint64_t kThreadMode = 1 << 0;
     enum ThreadMode : int { kSingle, kSerialized, kMulti };
 
     std::uint64_t field_mask;
@@ -72,7 +75,8 @@ struct WorkerParams {
 };
 
 struct MemoryParams {
-    enum Field : std::uint64_t { kAddress = 1 << 0, kLength = 1 << 1 };
+    static constexpr std::uint64_t kAddress = 1 << 0;
+    static constexpr std::uint64_t kLength = 1 << 1;
 
     std::uint64_t field_mask;
     void* address;
@@ -88,7 +92,9 @@ struct SocketAddress {
 };
 
 struct EndpointParams {
-    enum Field : std::uint64_t { kRemoteAddress = 1 << 0, kErrorMode = 1 << 1, kErrorHandler = 1 << 2 };
+    static constexpr std::uint64_t kRemoteAddress = 1 << 0;
+    static constexpr std::uint64_t kErrorMode = 1 << 1;
+    static constexpr std::uint64_t kErrorHandler = 1 << 2;
     enum ErrorMode : int { kNone, kPeer };
     using ErrorHandler = void (*)(void* argument, Endpoint endpoint, Result result);
 
@@ -106,8 +112,10 @@ struct EndpointParams {
 };
 
 struct RequestParams {
-    enum Field : std::uint32_t { kCallback = 1 << 1, kUserData = 1 << 2, kFlags = 1 << 4 };
-    enum CloseFlag : std::uint32_t { kForce = 1 << 0 };
+    static constexpr std::uint32_t kCallback = 1 << 1;
+    static constexpr std::uint32_t kUserData = 1 << 2;
+    static constexpr std::uint32_t kFlags = 1 << 4;
+    static constexpr std::uint32_t kForce = 1 << 0;
     using Callback = void (*)(Request request, Result result, void* user_data);
 
     std::uint32_t field_mask;

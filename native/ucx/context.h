@@ -14,8 +14,8 @@
 
 namespace memfabric::ucx {
 
-// Which ways UCX may go, in its own words (UCX_TLS, UCX_NET_DEVICES). Never shared memory or the kernel's copies between
-// processes: with these an initiator would reach memory that is not served any more.
+// Which ways UCX may go, in its own words (UCX_TLS, UCX_NET_DEVICES). Never shared memory or the kernel's copies
+// between processes: with these an initiator would reach memory that is not served any more.
 struct Options {
     std::string transports = "tcp";
     std::string devices = "all";

@@ -23,7 +23,8 @@ public:
 
     void open(const RemoteMemory& memory);  // `failure` says if that went wrong
 
-    abi::Request put(const void* source, std::size_t size_bytes, std::uint64_t target, const abi::RequestParams& params);
+    abi::Request put(const void* source, std::size_t size_bytes, std::uint64_t target,
+                     const abi::RequestParams& params);
     abi::Request get(void* target, std::size_t size_bytes, std::uint64_t source, const abi::RequestParams& params);
     abi::Request flush(const abi::RequestParams& params);
 

@@ -30,8 +30,8 @@ public:
     Initiator(const Initiator&) = delete;
     Initiator& operator=(const Initiator&) = delete;
 
-    void submit(UcxMove& move);                  // begins it, if nobody is at it already; never waits
-    bool drive(UcxMove& move, Deadline until);   // until it is done, or so long; false: nothing of it has moved
+    void submit(UcxMove& move);                       // begins it, if nobody is at it already; never waits
+    bool drive(UcxMove& move, Deadline until);        // until it is done, or so long; false: nothing of it has moved
     void retire(std::unique_ptr<Endpoint> endpoint);  // closes it, now or when somebody has the turn
 
     Worker& worker() { return *worker_; }

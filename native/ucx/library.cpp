@@ -26,8 +26,8 @@ constexpr unsigned kOldestMinor = 13;
 std::mutex library_mutex;
 std::atomic<const Library*> the_library{nullptr};
 
-// UCX reads these once, while it is loaded. Signals and the standard output belong to the program: unless somebody has
-// said something else, UCX takes neither.
+// UCX reads these once, while it is loaded. Signals and output belong to the program: unless somebody has said
+// something else, UCX takes neither. What fails is said by our own sentences.
 class LoadTimeSettings {
 public:
     LoadTimeSettings() {
@@ -50,7 +50,8 @@ private:
         const char* value;
         bool is_ours = false;
     };
-    std::array<Variable, 2> variables_{{{"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_FILE", "stderr"}}};
+    std::array<Variable, 3> variables_{
+        {{"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_FILE", "stderr"}, {"UCX_LOG_LEVEL", "fatal"}}};
 };
 
 // Also one that was renamed when it was packed into a wheel: libucp-0123abcd.so.0.0.0.
@@ -98,10 +99,11 @@ Status Library::open(const Search& search) {
     if (open_file(kSystemLibrary, "") == Status::Ok) return Status::Ok;
     const std::string why_not = take_last_error();
     if (!search.wheel.empty()) return open_file(search.wheel, "");
-    return fail(Status::NoResources,
-                "UCX is not installed (%s); install it (Debian, Ubuntu: libucx0), set MF_UCX_LIBRARY to its libucp, or, "
-                "for a machine without RDMA devices, install the Python package libucx-cu12",
-                why_not.c_str());
+    return fail(
+        Status::NoResources,
+        "UCX is not installed (%s); install it (Debian, Ubuntu: libucx0), set MF_UCX_LIBRARY to its libucp, or, "
+        "for a machine without RDMA devices, install the Python package libucx-cu12",
+        why_not.c_str());
 }
 
 Status Library::open_file(const std::string& file, const std::string& loaded_from) {
@@ -158,8 +160,9 @@ Status Library::resolve() {
         path_ = info.dli_fname;
     }
     if (!missing_.empty()) {
-        return fail(Status::NoResources, "%s is no UCX that can be used: it has no function %s; install UCX 1.13 or later",
-                    path_.c_str(), missing_.c_str());
+        return fail(Status::NoResources,
+                    "%s is no UCX that can be used: it has no function %s; install UCX 1.13 or later", path_.c_str(),
+                    missing_.c_str());
     }
     unsigned major = 0;
     unsigned minor = 0;

@@ -66,8 +66,8 @@ void UcxMove::fail_with(abi::Result result) {
 // The next operation, if there is one and it may begin. False: nothing to do now.
 bool UcxMove::ask() {
     if (endpoint_->is_closing() || under_way_ >= kMostOperations) return false;
-    const bool flush_now = write() && asked_bytes_ > flushed_bytes_ &&
-                           (asked_bytes_ - flushed_bytes_ >= kFlushBytes || !has_more());
+    const bool flush_now =
+        write() && asked_bytes_ > flushed_bytes_ && (asked_bytes_ - flushed_bytes_ >= kFlushBytes || !has_more());
     if (flush_now) {
         ask_flush();
         return true;
@@ -89,8 +89,9 @@ void UcxMove::ask_next() {
         offset_bytes_ = 0;
     }
     const abi::RequestParams params = begin(write() ? 0 : size_bytes);
-    asked(write() ? endpoint_->put(local, size_bytes, remote, params) : endpoint_->get(local, size_bytes, remote, params),
-          current_);
+    asked(
+        write() ? endpoint_->put(local, size_bytes, remote, params) : endpoint_->get(local, size_bytes, remote, params),
+        current_);
 }
 
 void UcxMove::ask_flush() {

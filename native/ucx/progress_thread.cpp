@@ -17,6 +17,7 @@
 #include "base/cpu.h"
 #include "base/fork_guard.h"
 #include "base/last_error.h"
+#include "base/pause_point.h"
 #include "ucx/spin.h"
 
 namespace memfabric::ucx {
@@ -85,6 +86,7 @@ void ProgressThread::serve() {
     pthread_setname_np(pthread_self(), "mf-ucx");
     Spin spin;
     while (!stopping_) {
+        PausePoint::reach("ucx.progress");
         if (run_tasks() | progress()) {
             spin.begin();
         } else if (spin.goes_on()) {

@@ -27,10 +27,10 @@ public:
     ProgressThread(const ProgressThread&) = delete;
     ProgressThread& operator=(const ProgressThread&) = delete;
 
-    Status adopt(Worker& worker);    // drives it from now on
+    Status adopt(Worker& worker);              // drives it from now on
     void end(std::unique_ptr<Worker> worker);  // drives it no more, and destroys it
-    void stop();                     // drives nothing any more, for good
-    void abandon();                  // in a forked child: the thread is the parent's
+    void stop();                               // drives nothing any more, for good
+    void abandon();                            // in a forked child: the thread is the parent's
 
 private:
     struct Task {

@@ -44,8 +44,8 @@ Status Runtime::acquire(const Options& options, std::shared_ptr<Runtime>& acquir
         return fail(Status::ResourceInUse,
                     "UCX is in use over transports %s on devices %s, it cannot use %s on %s as well; a process has one "
                     "choice",
-                    runtime->options_.transports.c_str(), runtime->options_.devices.c_str(),
-                    options.transports.c_str(), options.devices.c_str());
+                    runtime->options_.transports.c_str(), runtime->options_.devices.c_str(), options.transports.c_str(),
+                    options.devices.c_str());
     }
     acquired = std::move(runtime);
     return Status::Ok;

@@ -3,8 +3,8 @@
 // Memory of this process that initiators on other hosts may touch, for as long as this lives.
 //
 // Without an RDMA device UCX looks at no address: what an initiator names is what its target's worker touches. So that
-// nobody reaches memory that is not served any more, every served memory has a worker of its own, and all connections to
-// it end with that.
+// nobody reaches memory that is not served any more, every served memory has a worker of its own, and all connections
+// to it end with that.
 #pragma once
 
 #include <cstddef>

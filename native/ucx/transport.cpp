@@ -74,8 +74,7 @@ bool UcxTransport::refuse(const Move& move, Completion& completion) const {
         return true;
     }
     if (buffers_are_accessible(move)) return false;
-    completion.finish(
-        {Status::InvalidParam, 0, "a buffer of this process is not mapped, or not for this direction"});
+    completion.finish({Status::InvalidParam, 0, "a buffer of this process is not mapped, or not for this direction"});
     return true;
 }
 

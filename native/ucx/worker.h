@@ -24,8 +24,8 @@ public:
     Status open(abi::Context context);
 
     bool progress() { return library_.calls().worker_progress(handle_) != 0; }
-    bool arm();                      // `fd` tells of what comes from now on; false: there is something to do already
-    int fd() const { return fd_; }   // UCX's; for poll and epoll
+    bool arm();                     // `fd` tells of what comes from now on; false: there is something to do already
+    int fd() const { return fd_; }  // UCX's; for poll and epoll
     Status address(std::string& bytes);
     void abandon() { handle_ = nullptr; }  // in a forked child: it is the parent's
 

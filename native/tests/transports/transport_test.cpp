@@ -274,14 +274,13 @@ std::unique_ptr<PeerMemory> make() {
     return std::make_unique<Peer>();
 }
 
-INSTANTIATE_TEST_SUITE_P(AllTransports, TransportConformance,
-                         ::testing::Values(Way{"mapped", make<MappedPeer>},
-                                           Way{"peer_process", make<ProcessPeer>, no_kernel_route},
-                                           Way{"tcp", make<TcpPeer>}, Way{"ucx", make<UcxPeer>, load_ucx},
-                                           Way{"mapped_on_another_thread", make<OtherThreadPeer<MappedPeer>>},
-                                           Way{"peer_process_on_another_thread", make<OtherThreadPeer<ProcessPeer>>,
-                                               no_kernel_route}),
-                         [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    AllTransports, TransportConformance,
+    ::testing::Values(Way{"mapped", make<MappedPeer>}, Way{"peer_process", make<ProcessPeer>, no_kernel_route},
+                      Way{"tcp", make<TcpPeer>}, Way{"ucx", make<UcxPeer>, load_ucx},
+                      Way{"mapped_on_another_thread", make<OtherThreadPeer<MappedPeer>>},
+                      Way{"peer_process_on_another_thread", make<OtherThreadPeer<ProcessPeer>>, no_kernel_route}),
+    [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
 
 }  // namespace
 }  // namespace memfabric
