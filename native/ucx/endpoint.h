@@ -21,7 +21,9 @@ public:
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
 
-    void open(const RemoteMemory& memory);  // `failure` says if that went wrong
+    void open(const RemoteMemory& memory);                // `failure` says if that went wrong
+    void fail(abi::Result result) { failure_ = result; }  // instead
+    bool is_open() const { return handle_ != nullptr; }
 
     abi::Request put(const void* source, std::size_t size_bytes, std::uint64_t target,
                      const abi::RequestParams& params);

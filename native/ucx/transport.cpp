@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ucx/transport.h"
 
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostEndpoints = 16;
 constexpr std::size_t kMostQuietEndpoints = 4;
+constexpr std::chrono::seconds kRetryPause{1};
 
 UcxMove& ucx_move_of(Completion& completion) { return static_cast<UcxMove&>(*completion.work()); }
 
@@ -108,8 +110,22 @@ std::unique_ptr<Endpoint> UcxTransport::lease() {
     }
     if (leased_ >= kMostEndpoints) return nullptr;
     ++leased_;
+    return connect();
+}
+
+// UCX keeps what an attempt has cost that fails at once (a socket, over TCP) until its worker ends; so they are rare.
+std::unique_ptr<Endpoint> UcxTransport::connect() {
     auto endpoint = std::make_unique<Endpoint>(initiator_->worker());
+    const auto now = std::chrono::steady_clock::now();
+    if (now < try_again_at_) {
+        endpoint->fail(refusal_);
+        return endpoint;
+    }
     endpoint->open(memory_);
+    if (!endpoint->is_open()) {
+        refusal_ = endpoint->failure();
+        try_again_at_ = now + kRetryPause;
+    }
     return endpoint;
 }
 

@@ -43,6 +43,7 @@ private:
     explicit UcxTransport(RemoteMemory memory) : memory_(std::move(memory)) {}
     bool refuse(const Move& move, Completion& completion) const;
 
+    std::unique_ptr<Endpoint> connect();
     std::unique_ptr<Endpoint> lease();  // nothing: there are enough, wait for one
     void give_back(std::unique_ptr<Endpoint> endpoint);
     void free_request(abi::Request request) const;
@@ -54,6 +55,8 @@ private:
     mutable std::mutex mutex_;  // for the following
     std::vector<std::unique_ptr<Endpoint>> quiet_;
     std::size_t leased_ = 0;
+    abi::Result refusal_ = abi::kOk;  // of the last attempt to connect
+    Deadline try_again_at_ = Deadline::min();
 };
 
 }  // namespace memfabric::ucx
