@@ -80,6 +80,7 @@ OtherProcess::OtherProcess(const std::string& part) {
     require(pid_ >= 0);
     if (pid_ == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (const char* library = std::getenv("MF_UCX_OTHER_LIBRARY")) setenv("MF_UCX_LIBRARY", library, 1);
         if (dup2(ends[1], kPartFd) != kPartFd) _exit(1);
         syscall(SYS_close_range, kPartFd + 1, ~0U, 0);
         execl("/proc/self/exe", "native_tests", filter.c_str(), "--gtest_also_run_disabled_tests", "--gtest_brief=1",

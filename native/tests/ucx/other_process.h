@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Another process with UCX, for tests: this program once more, with a part to play. It cannot be forked, because UCX
-// does not work in forked children.
+// does not work in forked children. Its UCX is that of MF_UCX_OTHER_LIBRARY, otherwise the same as here.
 #pragma once
 
 #include <sys/types.h>
