@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/pause_point.h"
 #include "ucx/spin.h"
 
 namespace memfabric::ucx {
@@ -136,6 +137,7 @@ void Initiator::sleep(Deadline until) {
     const auto left = std::max<std::chrono::nanoseconds>(until - Clock::now(), std::chrono::nanoseconds::zero());
     const timespec timeout{std::chrono::duration_cast<std::chrono::seconds>(left).count(),
                            left.count() % 1'000'000'000};
+    PausePoint::reach("ucx.initiator.sleep");
     std::array<pollfd, 2> waited{{{worker_->fd(), POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}}};
     ppoll(waited.data(), waited.size(), &timeout, nullptr);
     eventfd_t wakeups;

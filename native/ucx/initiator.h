@@ -34,6 +34,10 @@ public:
     bool drive(UcxMove& move, Deadline until);        // until it is done, or so long; false: nothing of it has moved
     void retire(std::unique_ptr<Endpoint> endpoint);  // closes it, now or when somebody has the turn
 
+    void look_again() {  // whoever has the turn: a move was cancelled
+        if (driven_.load()) wake();
+    }
+
     Worker& worker() { return *worker_; }
     void abandon() { worker_->abandon(); }  // in a forked child
 

@@ -12,6 +12,7 @@ namespace memfabric::ucx {
 struct RemoteMemory {
     std::string worker_address;
     std::string key;
+    std::string version;     // of the target's UCX: not all understand each other
     std::uint64_t base = 0;  // in the target's process
     std::uint64_t size_bytes = 0;
 

@@ -16,6 +16,7 @@ Status ServedMemory::serve(std::byte* base, std::size_t size_bytes, const Option
         status = made->runtime_->context().map(base, size_bytes, made->memory_, made->for_initiators_.key);
     }
     std::unique_ptr<Worker> worker;
+    if (status == Status::Ok) made->for_initiators_.version = made->runtime_->context().library().version();
     if (status == Status::Ok) status = made->runtime_->context().make_worker(worker);
     if (status == Status::Ok) status = worker->address(made->for_initiators_.worker_address);
     if (status == Status::Ok) status = made->thread_->adopt(*worker);

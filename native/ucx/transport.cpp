@@ -92,7 +92,9 @@ bool UcxTransport::progress(Completion& completion, Deadline until) noexcept {
 }
 
 void UcxTransport::cancel(Completion& completion) noexcept {
-    if (!completion.done()) ucx_move_of(completion).cancel();
+    if (completion.done()) return;
+    ucx_move_of(completion).cancel();
+    initiator_->look_again();
 }
 
 // With the initiator's turn, like `give_back`. The one that was used last: the others may be closed one day.
@@ -145,8 +147,13 @@ void UcxTransport::free_request(abi::Request request) const {
 }
 
 std::string UcxTransport::explain(abi::Result result) const {
-    return "the connection to it cannot be made, or was lost: " + runtime_->context().library().text(result) +
-           " (UCX " + runtime_->context().library().version() + "); its process has ended, or the network is down";
+    const Library& library = runtime_->context().library();
+    const std::string what = "the connection to it cannot be made, or was lost: " + library.text(result);
+    if (memory_.version != library.version()) {
+        return what + "; it has UCX " + memory_.version + " and this process " + library.version() +
+               ", which may not understand each other: install the same";
+    }
+    return what + " (UCX " + library.version() + "); its process has ended, or the network is down";
 }
 
 std::size_t UcxTransport::endpoints() const {

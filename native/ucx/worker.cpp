@@ -11,12 +11,16 @@ Status Worker::open(abi::Context context) {
     params.thread_mode = abi::WorkerParams::kSerialized;
     abi::Result result = library_.calls().worker_create(context, &params, &handle_);
     if (result == abi::kOk) result = library_.calls().worker_get_efd(handle_, &fd_);
-    if (result == abi::kOk) return Status::Ok;
+    if (result == abi::kOk) {
+        inherited_sockets_.watch(fd_);
+        return Status::Ok;
+    }
     return fail(Status::NoResources, "UCX makes no worker: %s; its own log says more (UCX_LOG_LEVEL=info)",
                 library_.text(result).c_str());
 }
 
 Worker::~Worker() {
+    inherited_sockets_.watch(-1);
     if (handle_ != nullptr) library_.calls().worker_destroy(handle_);
 }
 

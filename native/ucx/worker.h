@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "ucx/abi.h"
+#include "ucx/inherited_sockets.h"
 #include "ucx/library.h"
 
 namespace memfabric::ucx {
@@ -36,6 +37,7 @@ private:
     const Library& library_;
     abi::Worker handle_ = nullptr;
     int fd_ = -1;
+    InheritedSockets inherited_sockets_;
 };
 
 }  // namespace memfabric::ucx

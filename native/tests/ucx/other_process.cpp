@@ -49,6 +49,7 @@ std::string read_text(int fd) {
 void write_memory(int fd, const ucx::RemoteMemory& memory) {
     write_text(fd, memory.worker_address);
     write_text(fd, memory.key);
+    write_text(fd, memory.version);
     write_all(fd, &memory.base, sizeof memory.base);
     write_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
 }
@@ -57,6 +58,7 @@ ucx::RemoteMemory read_memory(int fd) {
     ucx::RemoteMemory memory;
     memory.worker_address = read_text(fd);
     memory.key = read_text(fd);
+    memory.version = read_text(fd);
     read_all(fd, &memory.base, sizeof memory.base);
     read_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
     return memory;
@@ -71,7 +73,7 @@ void await_end(int fd) {
 
 }  // namespace
 
-OtherProcess::OtherProcess(const std::string& part) {
+OtherProcess::OtherProcess(const std::string& part, const std::string& library) {
     int ends[2];
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     socket_.reset(ends[0]);
@@ -80,7 +82,7 @@ OtherProcess::OtherProcess(const std::string& part) {
     require(pid_ >= 0);
     if (pid_ == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (const char* library = std::getenv("MF_UCX_OTHER_LIBRARY")) setenv("MF_UCX_LIBRARY", library, 1);
+        if (!library.empty()) setenv("MF_UCX_LIBRARY", library.c_str(), 1);
         if (dup2(ends[1], kPartFd) != kPartFd) _exit(1);
         syscall(SYS_close_range, kPartFd + 1, ~0U, 0);
         execl("/proc/self/exe", "native_tests", filter.c_str(), "--gtest_also_run_disabled_tests", "--gtest_brief=1",
@@ -101,6 +103,8 @@ void OtherProcess::send(const ucx::RemoteMemory& memory) const { write_memory(so
 
 ucx::RemoteMemory OtherProcess::receive() const { return read_memory(socket_.get()); }
 
+void OtherProcess::say_word() const { write_all(socket_.get(), "!", 1); }
+
 void OtherProcess::await_word() const {
     char byte;
     read_all(socket_.get(), &byte, 1);
@@ -114,6 +118,25 @@ TEST(UcxPart, DISABLED_serve) {
     std::unique_ptr<ucx::ServedMemory> served;
     require_ok(ucx::ServedMemory::serve(memory.data(), memory.size(), ucx_over_loopback(), served));
     write_memory(kPartFd, served->for_initiators());
+    await_end(kPartFd);
+}
+
+// A process whose child outlives it.
+TEST(UcxPart, DISABLED_serve_and_fork) {
+    require(load_ucx().empty());
+    std::vector<std::byte> memory(kOtherBytes, std::byte{0x77});
+    std::unique_ptr<ucx::ServedMemory> served;
+    require_ok(ucx::ServedMemory::serve(memory.data(), memory.size(), ucx_over_loopback(), served));
+    write_memory(kPartFd, served->for_initiators());
+    char byte;
+    read_all(kPartFd, &byte, 1);  // somebody is connected
+    const pid_t child = fork();
+    require(child >= 0);
+    if (child == 0) {
+        write_all(kPartFd, &byte, 1);
+        await_end(kPartFd);
+        _exit(0);
+    }
     await_end(kPartFd);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Another process with UCX, for tests: this program once more, with a part to play. It cannot be forked, because UCX
-// does not work in forked children. Its UCX is that of MF_UCX_OTHER_LIBRARY, otherwise the same as here.
+// does not work in forked children.
 #pragma once
 
 #include <sys/types.h>
@@ -21,13 +21,16 @@ class OtherProcess {
 public:
     // "serve": gives a RemoteMemory. "write": takes one, and writes into all of it again and again once it has told us
     // that the first time is over.
-    explicit OtherProcess(const std::string& part);
+    // "serve_and_fork": as "serve", and has a child that outlives it from its answer to a word of ours on.
+    // Its UCX is `library`, otherwise the same as here.
+    explicit OtherProcess(const std::string& part, const std::string& library = "");
     ~OtherProcess() { kill(); }
     OtherProcess(const OtherProcess&) = delete;
     OtherProcess& operator=(const OtherProcess&) = delete;
 
     void send(const ucx::RemoteMemory& memory) const;
     ucx::RemoteMemory receive() const;
+    void say_word() const;
     void await_word() const;
 
     void kill();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -137,6 +138,75 @@ TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
     std::vector<std::byte> own(kServedBytes);
     EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
     EXPECT_EQ(own, source);
+}
+
+TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
+    OtherProcess other("serve_and_fork");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    other.say_word();
+    other.await_word();  // its child lives until this test ends
+    kill(other.pid(), SIGSTOP);
+    Begun lost(*way, Direction::Read, own);
+    other.kill();
+    EXPECT_EQ(lost.finish().status, Status::NotConnected);
+}
+
+// Which of two versions understand each other is UCX's business.
+TEST_F(Ucx, another_version_works_or_is_named) {
+    const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
+    const OtherProcess other("serve", library == nullptr ? "" : library);
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    const Outcome outcome = move(*way, Direction::Read, own);
+    if (way->memory().version == ucx::Library::loaded()->version()) {
+        EXPECT_EQ(outcome.status, Status::Ok);
+    } else if (outcome.status != Status::Ok) {
+        EXPECT_EQ(outcome.status, Status::NotConnected);
+        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory().version));
+    }
+}
+
+TEST_F(Ucx, who_waits_for_a_stuck_target_holds_up_nobody) {
+    constexpr char kSleep[] = "ucx.initiator.sleep";
+    OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    kill(other.pid(), SIGSTOP);
+    PausePoint::hold(kSleep);
+    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
+    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));  // and has the turn
+    std::vector<std::byte> another(kOtherBytes);
+    Begun cancelled(*way, Direction::Read, another);
+    way->cancel(cancelled.completion);
+    std::vector<std::byte> source = pattern(kServedBytes, 7);
+    Begun healthy(*transport_, Direction::Write, source);
+    PausePoint::release(kSleep);
+    EXPECT_EQ(healthy.finish().status, Status::Ok);
+    EXPECT_EQ(cancelled.finish().status, Status::NotStarted);
+    other.kill();
+    waiting.join();
+}
+
+TEST_F(Ucx, a_cancellation_wakes_whoever_has_the_turn) {
+    constexpr char kSleep[] = "ucx.initiator.sleep";
+    OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    kill(other.pid(), SIGSTOP);
+    std::vector<std::byte> another(kOtherBytes);
+    Begun begun(*way, Direction::Read, another);
+    PausePoint::hold(kSleep);
+    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
+    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));
+    way->cancel(begun.completion);
+    PausePoint::release(kSleep);
+    EXPECT_EQ(begun.finish().status, Status::NotStarted);
+    other.kill();
+    waiting.join();
 }
 
 TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
