@@ -50,8 +50,10 @@ private:
         const char* value;
         bool is_ours = false;
     };
-    std::array<Variable, 3> variables_{
-        {{"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_FILE", "stderr"}, {"UCX_LOG_LEVEL", "fatal"}}};
+    std::array<Variable, 4> variables_{{{"UCX_HANDLE_ERRORS", "none"},
+                                        {"UCX_DEBUG_SIGNO", "0"},
+                                        {"UCX_LOG_FILE", "stderr"},
+                                        {"UCX_LOG_LEVEL", "fatal"}}};
 };
 
 // Also one that was renamed when it was packed into a wheel: libucp-0123abcd.so.0.0.0.
