@@ -86,6 +86,7 @@ void bind_tcp(nanobind::module_& module);
 void bind_space(nanobind::module_& module);
 void bind_host_group(nanobind::module_& module);
 void bind_device_table(nanobind::module_& module);
+void bind_ucx(nanobind::module_& module);
 void bind_copies(nanobind::class_<SpaceObject>& space);
 void bind_transfer(nanobind::module_& module);
 void bind_transfer_moves(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);

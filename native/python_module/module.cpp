@@ -35,4 +35,5 @@ NB_MODULE(_native, module) {
     bind_transfer(module);
     bind_host_group(module);
     bind_device_table(module);
+    bind_ucx(module);
 }

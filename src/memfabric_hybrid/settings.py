@@ -52,6 +52,12 @@ HOST_IDENTITY = Setting(
     "text",
     "Which host this process counts as; unset = by boot and network namespace. Processes that differ share no memory.",
 )
+UCX_LIBRARY = Setting(
+    ("MF_UCX_LIBRARY",),
+    "",
+    "path",
+    "The libucp of UCX to load; unset = one that is loaded already, the system's, or that of the Python package.",
+)
 
 ALL: tuple[Setting, ...] = (
     STORE_URL,
@@ -62,6 +68,7 @@ ALL: tuple[Setting, ...] = (
     PREFAULT,
     TRANSFER_TIMEOUT,
     HOST_IDENTITY,
+    UCX_LIBRARY,
 )
 
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/ucx/other_process.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/assertions.h"
+#include "tests/ucx/ucx_library.h"
+#include "ucx/served_memory.h"
+#include "ucx/transport.h"
+
+namespace memfabric::tests {
+namespace {
+
+constexpr int kPartFd = 3;  // where the other process finds its socket
+
+void write_all(int fd, const void* bytes, std::size_t size_bytes) {
+    require(::write(fd, bytes, size_bytes) == static_cast<ssize_t>(size_bytes));
+}
+
+void read_all(int fd, void* bytes, std::size_t size_bytes) {
+    require(::recv(fd, bytes, size_bytes, MSG_WAITALL) == static_cast<ssize_t>(size_bytes));
+}
+
+void write_text(int fd, const std::string& text) {
+    const std::uint64_t size_bytes = text.size();
+    write_all(fd, &size_bytes, sizeof size_bytes);
+    write_all(fd, text.data(), text.size());
+}
+
+std::string read_text(int fd) {
+    std::uint64_t size_bytes = 0;
+    read_all(fd, &size_bytes, sizeof size_bytes);
+    std::string text(size_bytes, '\0');
+    read_all(fd, text.data(), text.size());
+    return text;
+}
+
+void write_memory(int fd, const ucx::RemoteMemory& memory) {
+    write_text(fd, memory.worker_address);
+    write_text(fd, memory.key);
+    write_text(fd, memory.version);
+    write_all(fd, &memory.base, sizeof memory.base);
+    write_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
+}
+
+ucx::RemoteMemory read_memory(int fd) {
+    ucx::RemoteMemory memory;
+    memory.worker_address = read_text(fd);
+    memory.key = read_text(fd);
+    memory.version = read_text(fd);
+    read_all(fd, &memory.base, sizeof memory.base);
+    read_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
+    return memory;
+}
+
+// Until the test has gone.
+void await_end(int fd) {
+    char byte;
+    while (::read(fd, &byte, 1) > 0) {
+    }
+}
+
+}  // namespace
+
+OtherProcess::OtherProcess(const std::string& part, const std::string& library) {
+    int ends[2];
+    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    socket_.reset(ends[0]);
+    const std::string filter = "--gtest_filter=UcxPart.DISABLED_" + part;
+    pid_ = fork();
+    require(pid_ >= 0);
+    if (pid_ == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (!library.empty()) setenv("MF_UCX_LIBRARY", library.c_str(), 1);
+        if (dup2(ends[1], kPartFd) != kPartFd) _exit(1);
+        syscall(SYS_close_range, kPartFd + 1, ~0U, 0);
+        execl("/proc/self/exe", "native_tests", filter.c_str(), "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+              nullptr);
+        _exit(1);
+    }
+    ::close(ends[1]);
+}
+
+void OtherProcess::kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+}
+
+void OtherProcess::send(const ucx::RemoteMemory& memory) const { write_memory(socket_.get(), memory); }
+
+ucx::RemoteMemory OtherProcess::receive() const { return read_memory(socket_.get()); }
+
+void OtherProcess::say_word() const { write_all(socket_.get(), "!", 1); }
+
+void OtherProcess::await_word() const {
+    char byte;
+    read_all(socket_.get(), &byte, 1);
+}
+
+// The parts. They run in the other process only.
+
+TEST(UcxPart, DISABLED_serve) {
+    require(load_ucx().empty());
+    std::vector<std::byte> memory(kOtherBytes, std::byte{0x77});
+    std::unique_ptr<ucx::ServedMemory> served;
+    require_ok(ucx::ServedMemory::serve(memory.data(), memory.size(), ucx_over_loopback(), served));
+    write_memory(kPartFd, served->for_initiators());
+    await_end(kPartFd);
+}
+
+// A process whose child outlives it.
+TEST(UcxPart, DISABLED_serve_and_fork) {
+    require(load_ucx().empty());
+    std::vector<std::byte> memory(kOtherBytes, std::byte{0x77});
+    std::unique_ptr<ucx::ServedMemory> served;
+    require_ok(ucx::ServedMemory::serve(memory.data(), memory.size(), ucx_over_loopback(), served));
+    write_memory(kPartFd, served->for_initiators());
+    char byte;
+    read_all(kPartFd, &byte, 1);  // somebody is connected
+    const pid_t child = fork();
+    require(child >= 0);
+    if (child == 0) {
+        write_all(kPartFd, &byte, 1);
+        await_end(kPartFd);
+        _exit(0);
+    }
+    await_end(kPartFd);
+}
+
+TEST(UcxPart, DISABLED_write) {
+    require(load_ucx().empty());
+    const ucx::RemoteMemory memory = read_memory(kPartFd);
+    std::unique_ptr<ucx::UcxTransport> transport;
+    require_ok(ucx::UcxTransport::open(memory, ucx_over_loopback(), transport));
+    const std::vector<std::byte> source(memory.size_bytes, std::byte{0x66});
+    const Piece piece =
+        piece_of(Direction::Write, reinterpret_cast<std::uint64_t>(source.data()), memory.base, memory.size_bytes);
+    for (bool told = false;; told = true) {
+        Completion completion;
+        transport->start({Direction::Write, {&piece, 1}, memory.size_bytes}, completion);
+        transport->finish(completion);
+        require(completion.outcome().status == Status::Ok);
+        if (!told) write_all(kPartFd, "!", 1);
+    }
+}
+
+}  // namespace memfabric::tests

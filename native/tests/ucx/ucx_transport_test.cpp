@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What concerns UCX alone; tests/transports has what every transport does.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/interruption.h"
+#include "base/last_error.h"
+#include "base/pause_point.h"
+#include "tests/assertions.h"
+#include "tests/transports/far_memory.h"
+#include "tests/ucx/other_process.h"
+#include "tests/ucx/ucx_library.h"
+#include "ucx/served_memory.h"
+#include "ucx/transport.h"
+
+namespace memfabric::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kServedBytes = std::size_t{48} << 20;  // more than sockets and windows take
+
+class Ucx : public ::testing::Test {
+protected:
+    void SetUp() override {
+        if (const std::string obstacle = load_ucx(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+        memory_.resize(kServedBytes);
+        require_ok(ucx::ServedMemory::serve(memory_.data(), memory_.size(), ucx_over_loopback(), served_));
+        transport_ = way_to(served_->for_initiators());
+    }
+
+    static std::unique_ptr<ucx::UcxTransport> way_to(const ucx::RemoteMemory& memory) {
+        std::unique_ptr<ucx::UcxTransport> transport;
+        require_ok(ucx::UcxTransport::open(memory, ucx_over_loopback(), transport));
+        return transport;
+    }
+
+    // A move of one piece that begins at the memory's beginning.
+    struct Begun {
+        Begun(ucx::UcxTransport& through, Direction direction, std::vector<std::byte>& own)
+            : transport(through),
+              piece(
+                  piece_of(direction, reinterpret_cast<std::uint64_t>(own.data()), through.memory().base, own.size())) {
+            transport.start({direction, {&piece, 1}, own.size()}, completion);
+        }
+        const Outcome& finish() {
+            transport.finish(completion);
+            return completion.outcome();
+        }
+        ucx::UcxTransport& transport;
+        const Piece piece;
+        Completion completion;
+    };
+
+    static Outcome move(ucx::UcxTransport& transport, Direction direction, std::vector<std::byte>& own) {
+        return Begun(transport, direction, own).finish();
+    }
+
+    std::vector<std::byte> memory_;
+    std::unique_ptr<ucx::ServedMemory> served_;
+    std::unique_ptr<ucx::UcxTransport> transport_;
+};
+
+// From `reach` on, as long as it lives, no memory that this process serves is touched by UCX.
+class StuckTarget {
+public:
+    StuckTarget() { PausePoint::hold(kPoint); }
+    ~StuckTarget() { PausePoint::release(kPoint); }
+    StuckTarget(const StuckTarget&) = delete;
+    StuckTarget& operator=(const StuckTarget&) = delete;
+
+    // The thread that serves it sleeps while nothing happens: something has to be under way.
+    void reach(ucx::UcxTransport& transport, Completion& completion) const {
+        const auto give_up_at = Clock::now() + 30s;
+        while (!PausePoint::wait_until_held(kPoint, 1ms)) {
+            require(Clock::now() < give_up_at && !completion.done());
+            static_cast<void>(transport.progress(completion, Clock::now() + 1ms));
+        }
+    }
+
+private:
+    static constexpr char kPoint[] = "ucx.progress";
+};
+
+TEST_F(Ucx, moves_while_the_targets_program_does_nothing) {
+    const OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    EXPECT_EQ(own, std::vector<std::byte>(kOtherBytes, std::byte{0x77}));
+    std::vector<std::byte> source = pattern(kOtherBytes, 4);
+    EXPECT_EQ(move(*way, Direction::Write, source).moved_bytes, kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    EXPECT_EQ(own, source);
+}
+
+TEST_F(Ucx, a_target_that_was_killed_fails_its_moves_and_no_others) {
+    OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    kill(other.pid(), SIGSTOP);  // it certainly does not end before it is killed
+    Begun lost(*way, Direction::Read, own);
+    std::vector<std::byte> source = pattern(kServedBytes, 6);
+    Begun healthy(*transport_, Direction::Write, source);
+    other.kill();
+    EXPECT_EQ(lost.finish().status, Status::NotConnected);
+    EXPECT_TRUE(contains(lost.completion.outcome().reason, "its process has ended"));
+    EXPECT_EQ(healthy.finish().status, Status::Ok);
+    EXPECT_EQ(memory_, source);
+}
+
+TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
+    OtherProcess other("write");
+    other.send(served_->for_initiators());
+    other.await_word();  // it goes on writing
+    other.kill();
+    std::vector<std::byte> source = pattern(kServedBytes, 8);
+    EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    std::vector<std::byte> own(kServedBytes);
+    EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
+    EXPECT_EQ(own, source);
+}
+
+TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
+    OtherProcess other("serve_and_fork");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    other.say_word();
+    other.await_word();  // its child lives until this test ends
+    kill(other.pid(), SIGSTOP);
+    Begun lost(*way, Direction::Read, own);
+    other.kill();
+    EXPECT_EQ(lost.finish().status, Status::NotConnected);
+}
+
+// Which of two versions understand each other is UCX's business.
+TEST_F(Ucx, another_version_works_or_is_named) {
+    const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
+    const OtherProcess other("serve", library == nullptr ? "" : library);
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    const Outcome outcome = move(*way, Direction::Read, own);
+    if (way->memory().version == ucx::Library::loaded()->version()) {
+        EXPECT_EQ(outcome.status, Status::Ok);
+    } else if (outcome.status != Status::Ok) {
+        EXPECT_EQ(outcome.status, Status::NotConnected);
+        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory().version));
+    }
+}
+
+TEST_F(Ucx, who_waits_for_a_stuck_target_holds_up_nobody) {
+    constexpr char kSleep[] = "ucx.initiator.sleep";
+    OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    kill(other.pid(), SIGSTOP);
+    PausePoint::hold(kSleep);
+    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
+    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));  // and has the turn
+    std::vector<std::byte> another(kOtherBytes);
+    Begun cancelled(*way, Direction::Read, another);
+    way->cancel(cancelled.completion);
+    std::vector<std::byte> source = pattern(kServedBytes, 7);
+    Begun healthy(*transport_, Direction::Write, source);
+    PausePoint::release(kSleep);
+    EXPECT_EQ(healthy.finish().status, Status::Ok);
+    EXPECT_EQ(cancelled.finish().status, Status::NotStarted);
+    other.kill();
+    waiting.join();
+}
+
+TEST_F(Ucx, a_cancellation_wakes_whoever_has_the_turn) {
+    constexpr char kSleep[] = "ucx.initiator.sleep";
+    OtherProcess other("serve");
+    const auto way = way_to(other.receive());
+    std::vector<std::byte> own(kOtherBytes);
+    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
+    kill(other.pid(), SIGSTOP);
+    std::vector<std::byte> another(kOtherBytes);
+    Begun begun(*way, Direction::Read, another);
+    PausePoint::hold(kSleep);
+    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
+    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));
+    way->cancel(begun.completion);
+    PausePoint::release(kSleep);
+    EXPECT_EQ(begun.finish().status, Status::NotStarted);
+    other.kill();
+    waiting.join();
+}
+
+TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
+    for (const Direction direction : {Direction::Read, Direction::Write}) {
+        std::vector<std::byte> own(kServedBytes, std::byte{1});
+        const StuckTarget stuck;
+        Begun begun(*transport_, direction, own);
+        stuck.reach(*transport_, begun.completion);
+        begun.transport.cancel(begun.completion);
+        const Outcome& outcome = begun.finish();
+        EXPECT_EQ(outcome.status, Status::NotStarted);
+        EXPECT_TRUE(contains(outcome.reason, "it was ended early"));
+        EXPECT_LT(outcome.moved_bytes, kServedBytes);
+        EXPECT_EQ(outcome.may_have_touched_more, direction == Direction::Write);
+        EXPECT_EQ(transport_->endpoints(), 0U);  // what is under way on it cannot be called back otherwise
+    }
+    std::vector<std::byte> source = pattern(kServedBytes, 2);
+    EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    EXPECT_EQ(memory_, source);
+}
+
+TEST_F(Ucx, a_cancelled_move_says_what_it_has_moved) {
+    std::vector<std::byte> source = pattern(kServedBytes, 2);
+    Begun begun(*transport_, Direction::Write, source);
+    begun.transport.cancel(begun.completion);
+    const Outcome& outcome = begun.finish();
+    EXPECT_EQ(outcome.status, Status::NotStarted);
+    EXPECT_EQ(outcome.reason, "it was ended early");
+    EXPECT_FALSE(outcome.may_have_touched_more);
+    EXPECT_LT(outcome.moved_bytes, kServedBytes);
+    EXPECT_TRUE(
+        std::equal(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(outcome.moved_bytes), memory_.begin()));
+    EXPECT_TRUE(std::all_of(memory_.begin() + static_cast<std::ptrdiff_t>(outcome.moved_bytes), memory_.end(),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+    EXPECT_EQ(transport_->endpoints(), 1U);  // ready for the next
+}
+
+TEST_F(Ucx, says_when_nothing_moves) {
+    std::vector<std::byte> own(kServedBytes);
+    const StuckTarget stuck;
+    Begun begun(*transport_, Direction::Read, own);
+    stuck.reach(*transport_, begun.completion);
+    const auto give_up_at = Clock::now() + 30s;
+    bool moves = true;
+    while (moves && Clock::now() < give_up_at) moves = transport_->progress(begun.completion, Clock::now() + 50ms);
+    EXPECT_FALSE(moves);
+    begun.transport.cancel(begun.completion);
+    EXPECT_EQ(begun.finish().status, Status::NotStarted);
+}
+
+TEST_F(Ucx, memory_that_is_served_no_more_is_not_touched) {
+    std::atomic<bool> over{false};
+    std::atomic<int> failures{0};
+    std::atomic<bool> moved{false};
+    std::vector<std::byte> source(kServedBytes, std::byte{0x11});
+    std::thread writing([&] {
+        while (!over) {
+            const Outcome outcome = move(*transport_, Direction::Write, source);
+            if (outcome.status != Status::Ok) ++failures;
+            moved = true;
+        }
+    });
+    while (!moved) std::this_thread::yield();
+    served_.reset();
+    std::ranges::fill(memory_, std::byte{0x55});
+    const auto give_up_at = Clock::now() + 30s;
+    while (failures < 20 && Clock::now() < give_up_at) std::this_thread::yield();
+    EXPECT_GE(failures, 20);
+    over = true;
+    writing.join();
+    EXPECT_TRUE(std::ranges::all_of(memory_, [](std::byte byte) { return byte == std::byte{0x55}; }));
+}
+
+TEST_F(Ucx, ends_with_moves_under_way) {
+    for (int round = 0; round < 5; ++round) {
+        std::vector<std::byte> own(kServedBytes);
+        Begun begun(*transport_, round % 2 == 0 ? Direction::Read : Direction::Write, own);
+        served_.reset();
+        EXPECT_EQ(begun.finish().status, Status::NotConnected);
+        require_ok(ucx::ServedMemory::serve(memory_.data(), memory_.size(), ucx_over_loopback(), served_));
+        transport_ = way_to(served_->for_initiators());
+    }
+}
+
+TEST_F(Ucx, a_forked_child_is_told_and_harms_nothing) {
+    std::vector<std::byte> source = pattern(kServedBytes, 3);
+    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    const pid_t child = fork();
+    if (child == 0) {
+        const Outcome outcome = move(*transport_, Direction::Write, source);
+        bool fine = outcome.status == Status::NotConnected && outcome.reason.find("forked") != std::string::npos;
+        std::unique_ptr<ucx::ServedMemory> other;
+        fine &= ucx::ServedMemory::serve(memory_.data(), 4096, ucx_over_loopback(), other) == Status::NoResources;
+        fine &= take_last_error().find("forked") != std::string::npos;
+        transport_.reset();
+        served_.reset();
+        _exit(fine ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    source = pattern(kServedBytes, 4);
+    EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    EXPECT_EQ(memory_, source);
+}
+
+// Like a program's signal handler: runs when its thread, which waits for a move, looks for the second time.
+class MovingHandler final : public Interruption {
+public:
+    explicit MovingHandler(std::function<void()> what) : Interruption(true), what_(std::move(what)) {}
+    int looks = 0;
+
+private:
+    bool look() override {
+        if (++looks == 2) what_();
+        return false;
+    }
+    std::function<void()> what_;
+};
+
+TEST_F(Ucx, a_signal_handler_may_move_while_its_thread_waits) {
+    std::vector<std::byte> source = pattern(kServedBytes, 5);
+    std::vector<std::byte> own(1 << 20);
+    auto stuck = std::make_unique<StuckTarget>();
+    Begun begun(*transport_, Direction::Write, source);
+    stuck->reach(*transport_, begun.completion);
+    MovingHandler handler([&] {
+        stuck.reset();
+        EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
+    });
+    EXPECT_EQ(begun.finish().status, Status::Ok);
+    EXPECT_GE(handler.looks, 2);
+    EXPECT_EQ(memory_, source);
+}
+
+TEST_F(Ucx, leaves_no_descriptors_and_no_threads) {
+    const auto count = [](const char* folder) {
+        std::filesystem::directory_iterator entries(folder);
+        return std::distance(begin(entries), end(entries));
+    };
+    transport_.reset();
+    served_.reset();
+    const auto descriptors = count("/proc/self/fd");
+    const auto threads = count("/proc/self/task");
+    for (int round = 0; round < 3; ++round) {
+        require_ok(ucx::ServedMemory::serve(memory_.data(), memory_.size(), ucx_over_loopback(), served_));
+        transport_ = way_to(served_->for_initiators());
+        std::vector<std::byte> own(4096);
+        EXPECT_EQ(move(*transport_, Direction::Write, own).status, Status::Ok);
+        served_.reset();
+        const auto attempts_begin = Clock::now();
+        const auto before = count("/proc/self/fd");
+        for (int attempt = 0; attempt < 50; ++attempt) {
+            EXPECT_EQ(move(*transport_, Direction::Write, own).status, Status::NotConnected);
+        }
+        const std::ptrdiff_t most = (Clock::now() - attempts_begin) / 1s + 1;  // one attempt in a second
+        EXPECT_LE(count("/proc/self/fd") - before, most);
+        transport_.reset();
+    }
+    EXPECT_EQ(count("/proc/self/fd"), descriptors);
+    EXPECT_EQ(count("/proc/self/task"), threads);
+}
+
+TEST_F(Ucx, sleeps_while_nothing_happens) {
+    const auto cpu_time = [] {
+        timespec time{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    };
+    std::vector<std::byte> source(4096);
+    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    const auto before = cpu_time();
+    std::this_thread::sleep_for(400ms);
+    EXPECT_LT(cpu_time() - before, 100ms);
+}
+
+TEST_F(Ucx, a_process_has_one_choice_of_devices) {
+    std::unique_ptr<ucx::ServedMemory> other;
+    EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "all"}, other), Status::ResourceInUse);
+    EXPECT_TRUE(says("a process has one choice"));
+}
+
+TEST_F(Ucx, names_devices_that_it_does_not_have) {
+    transport_.reset();
+    served_.reset();
+    EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "nosuch0"}, served_), Status::NoResources);
+    EXPECT_TRUE(says("nosuch0"));
+}
+
+}  // namespace
+}  // namespace memfabric::tests
