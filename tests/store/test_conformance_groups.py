@@ -107,9 +107,7 @@ def test_range_is_shared_by_name(world: World, store: Store, other: Store) -> No
         other.hold_range("r", 4 << 30, deadline=soon())
     store.release_range("r", deadline=soon())
     store.hold_range("s", 1, asked="rank 0 asked for little", deadline=soon())
-    with pytest.raises(
-        InvalidParam, match="rank 0 asked for little, but rank 1 asked for much; all ranks must ask"
-    ):
+    with pytest.raises(InvalidParam, match="rank 0 asked for little, but rank 1 asked for much; all ranks must ask"):
         other.hold_range("s", 2, asked="rank 1 asked for much", deadline=soon())
     with pytest.raises(InvalidParam, match="is held with"):
         store.hold_range("r", 1, deadline=soon())
