@@ -46,7 +46,7 @@ def test_ranks_of_simultaneous_claims_differ(world: World, pool: ThreadPoolExecu
 
 def test_wanted_and_excluded_ranks(store: Store, other: Store) -> None:
     assert store.claim_rank("g", 4, b"", wanted=2, deadline=soon()) == 2
-    with pytest.raises(Duplicated, match="rank 2 of group 'g' is taken by another member"):
+    with pytest.raises(Duplicated, match="rank 2 of 'g' is taken by another member"):
         other.claim_rank("g", 4, b"", wanted=2, deadline=soon())
     assert other.claim_rank("g", 4, b"", excluded={0, 1}, deadline=soon()) == 3
     with pytest.raises(NoResources, match="capacity 4, 2 claimed, 2 excluded"):
@@ -107,9 +107,7 @@ def test_range_is_shared_by_name(world: World, store: Store, other: Store) -> No
         other.hold_range("r", 4 << 30, deadline=soon())
     store.release_range("r", deadline=soon())
     store.hold_range("s", 1, asked="rank 0 asked for little", deadline=soon())
-    with pytest.raises(
-        InvalidParam, match="rank 0 asked for little, but rank 1 asked for much; all ranks must ask"
-    ):
+    with pytest.raises(InvalidParam, match="rank 0 asked for little, but rank 1 asked for much; all ranks must ask"):
         other.hold_range("s", 2, asked="rank 1 asked for much", deadline=soon())
     with pytest.raises(InvalidParam, match="is held with"):
         store.hold_range("r", 1, deadline=soon())
