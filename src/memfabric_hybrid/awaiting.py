@@ -26,10 +26,15 @@ class _LoopWaits:
         loop.add_reader(self._notifier.fileno(), self._on_readable)
 
     def begin(self, notify: Callable[[Notifier, int], None]) -> tuple[int, Future[None]]:
-        token, ended = next(self._tokens), self._loop.create_future()
+        token = next(self._tokens)
+        return token, self.ask(token, notify)
+
+    def ask(self, token: int, notify: Callable[[Notifier, int], None]) -> Future[None]:
+        """Again, if the future of an earlier time was cancelled."""
+        ended = self._loop.create_future()
         notify(self._notifier, token)  # what has ended already is told in the loop's next turn
         self.pending[token] = ended
-        return token, ended
+        return ended
 
     def _on_readable(self) -> None:
         for token in self._notifier.take():
@@ -54,26 +59,6 @@ async def notified(notify: Callable[[Notifier, int], None], cancel: Callable[[],
     """
     import asyncio  # here: most programs never await, and importing it takes longer than all of ours
 
-    try:
-        await _told(notify)
-    except asyncio.CancelledError:
-        cancel()
-        while True:
-            try:
-                await _told(notify)
-            except asyncio.CancelledError:
-                continue  # again, by somebody else: the memory is still in use
-            break
-        raise
-    except GeneratorExit:  # the loop ends without us
-        cancel()
-        raise
-
-
-async def _told(notify: Callable[[Notifier, int], None]) -> None:
-    """`notified`, for which a cancellation is the end of the wait only."""
-    import asyncio
-
     loop = asyncio.get_running_loop()
     waits = _waits.get(loop)
     if waits is None:
@@ -81,9 +66,28 @@ async def _told(notify: Callable[[Notifier, int], None]) -> None:
     token = 0
     try:
         token, ended = waits.begin(notify)
-        await ended
+        try:
+            await ended
+        except asyncio.CancelledError:
+            cancel()
+            await _outlasted(waits, token, notify)
+            raise
+        except GeneratorExit:  # the loop ends without us
+            cancel()
+            raise
     finally:
         waits.pending.pop(token, None)
         if not waits.pending:
             _waits.pop(loop, None)
             waits.close()
+
+
+async def _outlasted(waits: _LoopWaits, token: int, notify: Callable[[Notifier, int], None]) -> None:
+    """Returns when it has ended, whoever else cancels us meanwhile: the memory is in use."""
+    import asyncio
+
+    while True:
+        try:
+            return await waits.ask(token, notify)
+        except asyncio.CancelledError:
+            continue

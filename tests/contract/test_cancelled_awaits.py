@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import mmap
+import signal
 from collections.abc import Awaitable, Iterator
 
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm
+from memfabric_hybrid import bm, clock
 from support import pause_points, pool_worker
 from support.pause_points import held
+from support.workers import Cluster
 
 pytestmark = pytest.mark.usefixtures("everything_off")
 
@@ -129,6 +131,39 @@ def test_transfer_that_has_not_begun_is_withdrawn_at_once(engine: mf.TransferEng
     asyncio.run(main())
     assert ctypes.string_at(there, 3) == b"new"
     assert ctypes.string_at(there + 64, 3) == bytes(3)
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_transfer_over_the_network_ends_though_the_peer_stands_still(
+    everything_off: None, monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    """It would wait for ten minutes."""
+    monkeypatch.setenv("ASCEND_TRANSFER_TIMEOUT", "600000")
+    size = 64 * MIB  # more than sockets hold
+    own = ctypes.create_string_buffer(size)
+    here = ctypes.addressof(own)
+
+    async def main(engine: mf.TransferEngine, session: str, there: int) -> int:
+        move = engine.submit_write if write else engine.submit_read
+        ticket = move(session, here, there, size)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(result_of(ticket), 0.2)
+        assert ticket.done
+        return ticket.wait()
+
+    with Cluster(1, "support.transfer_worker") as cluster, mf.TransferEngine() as engine:
+        session, there = cluster.call(0, "start"), cluster.call(0, "open_memory", "m", size)
+        assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0, mf.TransDataOpType.HOST_TCP) == 0
+        assert engine.transfer_sync_read(session, here, there, 1) == 0, mf.get_last_err_msg()
+        cluster.kill(0, signal.SIGSTOP)
+        began = clock.now()
+        code = asyncio.run(main(engine, session, there))
+        assert clock.now() - began < 100
+        assert code in (-2003, -2012), "-2003 on a machine so slow that it had not begun"
+        ctypes.memset(here, 9, size)
+        cluster.kill(0, signal.SIGCONT)
+        assert engine.transfer_sync_read(session, here, there, 1) == 0, mf.get_last_err_msg()
+        assert own.raw[1:] == b"\x09" * (size - 1), "the buffer was the program's again"
 
 
 def test_shielded_transfer_goes_on(engine: mf.TransferEngine, memory: int) -> None:

@@ -155,7 +155,7 @@ def test_barrier_says_for_whom_it_waits(lines: list[str], heap_and_other: tuple[
     wait_until(lambda: any("ranks have not called barrier" in line for line in lines))
     assert cluster.call(1, "call", "barrier") == (0, "")
     assert waiting.result() == 0
-    (said,) = [line for line in lines if "have not called" in line]
+    said = next(line for line in lines if "have not called" in line)
     assert re.search(
         r"shm object 0: waiting for \d+ s now, at most 100 s: 1 of 2 ranks have not called .*: rank 1", said
     )

@@ -86,7 +86,7 @@ def test_store_is_never_asked_for_the_rank_of_a_living_process(cluster: StoreAnd
 
 def test_wanted_rank_of_another_host(cluster: StoreAndMembers) -> None:
     cluster.register_elsewhere(2)
-    with pytest.raises(Duplicated, match="rank 2 of group 'bm/ranks' is taken by another member"):
+    with pytest.raises(Duplicated, match="rank 2 of 'bm' is taken by another member"):
         cluster.enter(wanted=2)
     assert cluster.enter(wanted=1).rank == 1
 

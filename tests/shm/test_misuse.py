@@ -25,7 +25,7 @@ def test_ranks_that_want_different_objects(
         calls = [cluster.begin(rank, "try_to_create", rank_sizes[rank], 0, sizes[rank]) for rank in range(2)]
         reasons = [call.result()[1] for call in calls]
         assert all(reason.startswith("create shm failed: ") for reason in reasons), reasons
-        refused = [reason for reason in reasons if "shm/0" in reason and "bytes" in reason]
+        refused = [reason for reason in reasons if "asked for shm object 0 with" in reason and "but rank" in reason]
         assert len(refused) == 1, reasons  # who came second; the first one waits in vain, and says for whom
         other = next(reason for reason in reasons if reason not in refused)
         assert "did not come within 2 s: " in other

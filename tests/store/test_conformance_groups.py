@@ -46,7 +46,7 @@ def test_ranks_of_simultaneous_claims_differ(world: World, pool: ThreadPoolExecu
 
 def test_wanted_and_excluded_ranks(store: Store, other: Store) -> None:
     assert store.claim_rank("g", 4, b"", wanted=2, deadline=soon()) == 2
-    with pytest.raises(Duplicated, match="rank 2 of group 'g' is taken by another member"):
+    with pytest.raises(Duplicated, match="rank 2 of 'g' is taken by another member"):
         other.claim_rank("g", 4, b"", wanted=2, deadline=soon())
     assert other.claim_rank("g", 4, b"", excluded={0, 1}, deadline=soon()) == 3
     with pytest.raises(NoResources, match="capacity 4, 2 claimed, 2 excluded"):

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/last_error.h"
 #include "tests/assertions.h"
 
@@ -50,6 +51,36 @@ TEST(Stream, runs_in_order) {
     EXPECT_EQ(stream->completed(), std::uint64_t{100});
     ASSERT_EQ(order.size(), std::size_t{100});
     for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+}
+
+// The first task runs, the second has not begun, the third was submitted after the cancellation.
+TEST(Stream, cancel_ends_what_runs_and_what_waits_and_nothing_else) {
+    const auto stream = Stream::make();
+    std::promise<void> begun;
+    std::atomic<int> ran{0};
+    const auto cancellable = [](Stream::Task work) { return [work] { return Stream::run_cancellable(work); }; };
+    ASSERT_EQ(submit(*stream, cancellable([&] {
+                  begun.set_value();
+                  while (!Cancellation::requested()) std::this_thread::yield();
+                  return Status::Interrupted;
+              })),
+              Status::Ok);
+    const auto count = [&ran] {
+        ++ran;
+        return Status::Ok;
+    };
+    ASSERT_EQ(submit(*stream, cancellable(count)), Status::Ok);
+    begun.get_future().wait();
+    std::atomic<bool> told{false};
+    ASSERT_EQ(stream->listen(2, [&told] { told = true; }), Status::Ok);
+    stream->cancel(2);
+    ASSERT_EQ(submit(*stream, cancellable(count)), Status::Ok);
+    EXPECT_EQ(stream->wait(), Status::PartialFailed);
+    EXPECT_TRUE(told);
+    EXPECT_EQ(ran, 1);
+    stream->cancel(100);  // of what is not there yet: nothing
+    ASSERT_EQ(submit(*stream, cancellable(count)), Status::Ok);
+    EXPECT_EQ(stream->wait(), Status::Ok);
 }
 
 TEST(Stream, wait_returns_the_first_failure_once_and_later_work_runs) {

@@ -39,18 +39,17 @@ class Node:
         self.store_is_away = False
         place = listen_place(nic) if nic else default_place(entry.url.host, entry.url.port)
         _native.set_host_timeout(settings.heartbeat_timeout_s())
-        self._data_listener = _native.DataListener(*place)  # first: it needs nobody's answer
         self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
         self.reannouncements = CallQueue(f"memfabric-{entry.kind}-reannounce")  # after a silence
+        self.member = Member.enter(entry, self._on_session, deadline, interruption)
         try:
-            self.member = Member.enter(entry, self._on_session, deadline, interruption)
+            self._data_listener = _native.DataListener(*place)
+            try:
+                self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
+            except BaseException:
+                self._data_listener.close()
+                raise
         except BaseException:
-            self._data_listener.close()
-            raise
-        try:
-            self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
-        except BaseException:
-            self._data_listener.close()
             self.member.leave(Deadline(FAREWELL_S))
             raise
 

@@ -134,7 +134,7 @@ def test_what_changed_hands_meanwhile_is_reported(cluster: Cluster, store_url: s
         assert isinstance(restored, SessionRestored)
         [refusal] = restored.refused
         assert (refusal.kind, refusal.name) == ("rank", "g/0")
-        assert refusal.sentence == "rank 0 of group 'g' is taken by another member"
+        assert refusal.sentence == "rank 0 of 'g' is taken by another member"
         assert other.get("g/0", deadline=soon()) == b"other"
         assert member.client.claim_rank("g", 8, b"again", deadline=soon()) == 1
     member.client._channel.renew()

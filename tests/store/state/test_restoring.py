@@ -69,7 +69,7 @@ def test_what_others_have_taken_is_refused_with_the_reason(bench: Bench) -> None
         ("key", "k", Code.DUPLICATED),
         ("range", "r", Code.DUPLICATED),
     ]
-    assert "rank 1 of group 'g' is taken" in reply.message.refused[0].sentence
+    assert "rank 1 of 'g' is taken" in reply.message.refused[0].sentence
     assert "6 bytes at" in reply.message.refused[2].sentence
     assert answer(bench.say(other, m.Get("k"))) == m.Value(b"theirs")
 

@@ -57,7 +57,7 @@ class RankTable:
         if wanted is None:
             return _lowest_free(name, group, excluded)
         if wanted in group.claims:
-            raise Duplicated(f"rank {wanted} of group {shown(name)} is taken by another member")
+            raise Duplicated(f"rank {wanted} of {shown(name.removesuffix('/ranks'))} is taken by another member")
         return wanted
 
     def take(self, name: str, capacity: int, rank: int, claim: Claim) -> None:
