@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -38,8 +39,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kServedBytes = std::size_t{48} << 20;  // more than sockets and windows take
 
-class Ucx : public ::testing::Test {
-protected:
+class UcxTransport : public ::testing::Test {
+public:
     void SetUp() override {
         if (const std::string obstacle = load_ucx(); !obstacle.empty()) GTEST_SKIP() << obstacle;
         memory_.resize(kServedBytes);
@@ -100,7 +101,7 @@ private:
     static constexpr char kPoint[] = "ucx.progress";
 };
 
-TEST_F(Ucx, moves_while_the_targets_program_does_nothing) {
+TEST_F(UcxTransport, moves_while_the_targets_program_does_nothing) {
     const OtherProcess other("serve");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -112,7 +113,7 @@ TEST_F(Ucx, moves_while_the_targets_program_does_nothing) {
     EXPECT_EQ(own, source);
 }
 
-TEST_F(Ucx, a_target_that_was_killed_fails_its_moves_and_no_others) {
+TEST_F(UcxTransport, a_target_that_was_killed_fails_its_moves_and_no_others) {
     OtherProcess other("serve");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -128,7 +129,7 @@ TEST_F(Ucx, a_target_that_was_killed_fails_its_moves_and_no_others) {
     EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
+TEST_F(UcxTransport, an_initiator_that_was_killed_harms_no_others) {
     OtherProcess other("write");
     other.send(served_->for_initiators());
     other.await_word();  // it goes on writing
@@ -140,7 +141,7 @@ TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
     EXPECT_EQ(own, source);
 }
 
-TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
+TEST_F(UcxTransport, the_end_of_a_target_is_seen_though_it_has_forked) {
     OtherProcess other("serve_and_fork");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -154,7 +155,7 @@ TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
 }
 
 // Which of two versions understand each other is UCX's business.
-TEST_F(Ucx, another_version_works_or_is_named) {
+TEST_F(UcxTransport, another_version_works_or_is_named) {
     const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
     const OtherProcess other("serve", library == nullptr ? "" : library);
     const auto way = way_to(other.receive());
@@ -168,48 +169,94 @@ TEST_F(Ucx, another_version_works_or_is_named) {
     }
 }
 
-TEST_F(Ucx, who_waits_for_a_stuck_target_holds_up_nobody) {
-    constexpr char kSleep[] = "ucx.initiator.sleep";
-    OtherProcess other("serve");
-    const auto way = way_to(other.receive());
-    std::vector<std::byte> own(kOtherBytes);
-    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    kill(other.pid(), SIGSTOP);
-    PausePoint::hold(kSleep);
-    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
-    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));  // and has the turn
-    std::vector<std::byte> another(kOtherBytes);
-    Begun cancelled(*way, Direction::Read, another);
-    way->cancel(cancelled.completion);
+// A target that was stopped, and a thread that waits for it with the turn, asleep.
+class StoppedTarget {
+public:
+    StoppedTarget() : way_(UcxTransport::way_to(other_.receive())) {
+        // Two connections: nothing is still to come on them once the target is stopped.
+        UcxTransport::Begun one(*way_, Direction::Read, own_);
+        std::vector<std::byte> another_own(kOtherBytes);
+        UcxTransport::Begun another(*way_, Direction::Read, another_own);
+        require(one.finish().status == Status::Ok && another.finish().status == Status::Ok && way_->endpoints() == 2);
+        ::kill(other_.pid(), SIGSTOP);
+    }
+    ~StoppedTarget() {
+        other_.kill();
+        if (waiting_.joinable()) waiting_.join();
+    }
+    StoppedTarget(const StoppedTarget&) = delete;
+    StoppedTarget& operator=(const StoppedTarget&) = delete;
+
+    // `act` happens before the thread can sleep: what it does must wake it.
+    void wait_asleep(const std::function<void()>& act) {
+        PausePoint::hold(kPoint);
+        waiting_ = std::thread(
+            [this] { EXPECT_EQ(UcxTransport::move(*way_, Direction::Read, own_).status, Status::NotConnected); });
+        require(PausePoint::wait_until_held(kPoint, 30s));
+        act();
+        PausePoint::release(kPoint);
+    }
+    ucx::UcxTransport& way() { return *way_; }
+
+private:
+    static constexpr char kPoint[] = "ucx.initiator.sleep";
+
+    OtherProcess other_{"serve"};
+    std::unique_ptr<ucx::UcxTransport> way_;
+    std::vector<std::byte> own_ = std::vector<std::byte>(kOtherBytes);
+    std::thread waiting_;
+};
+
+TEST_F(UcxTransport, who_waits_for_a_stopped_target_holds_up_nobody) {
+    StoppedTarget stopped;
     std::vector<std::byte> source = pattern(kServedBytes, 7);
-    Begun healthy(*transport_, Direction::Write, source);
-    PausePoint::release(kSleep);
-    EXPECT_EQ(healthy.finish().status, Status::Ok);
-    EXPECT_EQ(cancelled.finish().status, Status::NotStarted);
-    other.kill();
-    waiting.join();
+    std::unique_ptr<Begun> healthy;
+    stopped.wait_asleep([&] { healthy = std::make_unique<Begun>(*transport_, Direction::Write, source); });
+    EXPECT_EQ(healthy->finish().status, Status::Ok);
+    EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, a_cancellation_wakes_whoever_has_the_turn) {
-    constexpr char kSleep[] = "ucx.initiator.sleep";
-    OtherProcess other("serve");
-    const auto way = way_to(other.receive());
+TEST_F(UcxTransport, a_cancellation_wakes_whoever_has_the_turn) {
+    StoppedTarget stopped;
     std::vector<std::byte> own(kOtherBytes);
-    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    kill(other.pid(), SIGSTOP);
-    std::vector<std::byte> another(kOtherBytes);
-    Begun begun(*way, Direction::Read, another);
-    PausePoint::hold(kSleep);
-    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
-    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));
-    way->cancel(begun.completion);
-    PausePoint::release(kSleep);
+    Begun begun(stopped.way(), Direction::Read, own);
+    stopped.wait_asleep([&] { stopped.way().cancel(begun.completion); });
     EXPECT_EQ(begun.finish().status, Status::NotStarted);
-    other.kill();
-    waiting.join();
 }
 
-TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
+bool is_asleep(pid_t thread) {
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    return text.find(") S ") != std::string::npos;
+}
+
+TEST_F(UcxTransport, the_turn_is_passed_on) {
+    constexpr char kLeave[] = "ucx.initiator.leave";
+    std::vector<std::byte> source = pattern(kServedBytes, 7);
+    std::vector<std::byte> own(kServedBytes);
+    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
+    Begun begun(*transport_, Direction::Read, own);
+    PausePoint::hold(kLeave);
+    std::thread leaving([&] {
+        std::vector<std::byte> byte(1);
+        EXPECT_EQ(move(*transport_, Direction::Read, byte).status, Status::Ok);
+    });
+    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));
+    std::atomic<pid_t> waiter{0};
+    std::thread waiting([&] {
+        waiter = gettid();
+        EXPECT_EQ(begun.finish().status, Status::Ok);
+    });
+    const auto give_up_at = Clock::now() + 30s;
+    while ((waiter == 0 || !is_asleep(waiter)) && Clock::now() < give_up_at) std::this_thread::yield();
+    PausePoint::release(kLeave);
+    waiting.join();
+    leaving.join();
+    EXPECT_EQ(own, source);
+}
+
+TEST_F(UcxTransport, what_a_stuck_target_does_not_answer_can_be_cancelled) {
     for (const Direction direction : {Direction::Read, Direction::Write}) {
         std::vector<std::byte> own(kServedBytes, std::byte{1});
         const StuckTarget stuck;
@@ -228,7 +275,7 @@ TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
     EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, a_cancelled_move_says_what_it_has_moved) {
+TEST_F(UcxTransport, a_cancelled_move_says_what_it_has_moved) {
     std::vector<std::byte> source = pattern(kServedBytes, 2);
     Begun begun(*transport_, Direction::Write, source);
     begun.transport.cancel(begun.completion);
@@ -244,7 +291,7 @@ TEST_F(Ucx, a_cancelled_move_says_what_it_has_moved) {
     EXPECT_EQ(transport_->endpoints(), 1U);  // ready for the next
 }
 
-TEST_F(Ucx, says_when_nothing_moves) {
+TEST_F(UcxTransport, says_when_nothing_moves) {
     std::vector<std::byte> own(kServedBytes);
     const StuckTarget stuck;
     Begun begun(*transport_, Direction::Read, own);
@@ -257,7 +304,7 @@ TEST_F(Ucx, says_when_nothing_moves) {
     EXPECT_EQ(begun.finish().status, Status::NotStarted);
 }
 
-TEST_F(Ucx, memory_that_is_served_no_more_is_not_touched) {
+TEST_F(UcxTransport, memory_that_is_served_no_more_is_not_touched) {
     std::atomic<bool> over{false};
     std::atomic<int> failures{0};
     std::atomic<bool> moved{false};
@@ -280,7 +327,7 @@ TEST_F(Ucx, memory_that_is_served_no_more_is_not_touched) {
     EXPECT_TRUE(std::ranges::all_of(memory_, [](std::byte byte) { return byte == std::byte{0x55}; }));
 }
 
-TEST_F(Ucx, ends_with_moves_under_way) {
+TEST_F(UcxTransport, ends_with_moves_under_way) {
     for (int round = 0; round < 5; ++round) {
         std::vector<std::byte> own(kServedBytes);
         Begun begun(*transport_, round % 2 == 0 ? Direction::Read : Direction::Write, own);
@@ -291,7 +338,7 @@ TEST_F(Ucx, ends_with_moves_under_way) {
     }
 }
 
-TEST_F(Ucx, a_forked_child_is_told_and_harms_nothing) {
+TEST_F(UcxTransport, a_forked_child_is_told_and_harms_nothing) {
     std::vector<std::byte> source = pattern(kServedBytes, 3);
     ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
     const pid_t child = fork();
@@ -327,7 +374,7 @@ private:
     std::function<void()> what_;
 };
 
-TEST_F(Ucx, a_signal_handler_may_move_while_its_thread_waits) {
+TEST_F(UcxTransport, a_signal_handler_may_move_while_its_thread_waits) {
     std::vector<std::byte> source = pattern(kServedBytes, 5);
     std::vector<std::byte> own(1 << 20);
     auto stuck = std::make_unique<StuckTarget>();
@@ -342,7 +389,7 @@ TEST_F(Ucx, a_signal_handler_may_move_while_its_thread_waits) {
     EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, leaves_no_descriptors_and_no_threads) {
+TEST_F(UcxTransport, leaves_no_descriptors_and_no_threads) {
     const auto count = [](const char* folder) {
         std::filesystem::directory_iterator entries(folder);
         return std::distance(begin(entries), end(entries));
@@ -370,7 +417,7 @@ TEST_F(Ucx, leaves_no_descriptors_and_no_threads) {
     EXPECT_EQ(count("/proc/self/task"), threads);
 }
 
-TEST_F(Ucx, sleeps_while_nothing_happens) {
+TEST_F(UcxTransport, sleeps_while_nothing_happens) {
     const auto cpu_time = [] {
         timespec time{};
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -383,13 +430,13 @@ TEST_F(Ucx, sleeps_while_nothing_happens) {
     EXPECT_LT(cpu_time() - before, 100ms);
 }
 
-TEST_F(Ucx, a_process_has_one_choice_of_devices) {
+TEST_F(UcxTransport, a_process_has_one_choice_of_devices) {
     std::unique_ptr<ucx::ServedMemory> other;
     EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "all"}, other), Status::ResourceInUse);
     EXPECT_TRUE(says("a process has one choice"));
 }
 
-TEST_F(Ucx, names_devices_that_it_does_not_have) {
+TEST_F(UcxTransport, names_devices_that_it_does_not_have) {
     transport_.reset();
     served_.reset();
     EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "nosuch0"}, served_), Status::NoResources);
