@@ -242,7 +242,9 @@ TEST_F(UcxTransport, the_turn_is_passed_on) {
         std::vector<std::byte> byte(1);
         EXPECT_EQ(move(*transport_, Direction::Read, byte).status, Status::Ok);
     });
-    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));
+    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));  // has begun it
+    PausePoint::let_pass(kLeave);
+    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));  // has waited for it
     std::atomic<pid_t> waiter{0};
     std::thread waiting([&] {
         waiter = gettid();
