@@ -1,105 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What concerns UCX alone; tests/transports has what every transport does.
+// What concerns UCX alone, and the ends of processes; tests/transports has what every transport does.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "base/interruption.h"
 #include "base/last_error.h"
-#include "base/pause_point.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
 #include "tests/ucx/other_process.h"
-#include "tests/ucx/ucx_library.h"
+#include "tests/ucx/ucx_fixture.h"
 #include "ucx/served_memory.h"
 #include "ucx/transport.h"
 
 namespace memfabric::tests {
 namespace {
-
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kServedBytes = std::size_t{48} << 20;  // more than sockets and windows take
-
-class UcxTransport : public ::testing::Test {
-public:
-    void SetUp() override {
-        if (const std::string obstacle = load_ucx(); !obstacle.empty()) GTEST_SKIP() << obstacle;
-        memory_.resize(kServedBytes);
-        require_ok(ucx::ServedMemory::serve(memory_.data(), memory_.size(), ucx_over_loopback(), served_));
-        transport_ = way_to(served_->for_initiators());
-    }
-
-    static std::unique_ptr<ucx::UcxTransport> way_to(const ucx::RemoteMemory& memory) {
-        std::unique_ptr<ucx::UcxTransport> transport;
-        require_ok(ucx::UcxTransport::open(memory, ucx_over_loopback(), transport));
-        return transport;
-    }
-
-    // A move of one piece that begins at the memory's beginning.
-    struct Begun {
-        Begun(ucx::UcxTransport& through, Direction direction, std::vector<std::byte>& own)
-            : transport(through),
-              piece(
-                  piece_of(direction, reinterpret_cast<std::uint64_t>(own.data()), through.memory().base, own.size())) {
-            transport.start({direction, {&piece, 1}, own.size()}, completion);
-        }
-        const Outcome& finish() {
-            transport.finish(completion);
-            return completion.outcome();
-        }
-        ucx::UcxTransport& transport;
-        const Piece piece;
-        Completion completion;
-    };
-
-    static Outcome move(ucx::UcxTransport& transport, Direction direction, std::vector<std::byte>& own) {
-        return Begun(transport, direction, own).finish();
-    }
-
-    std::vector<std::byte> memory_;
-    std::unique_ptr<ucx::ServedMemory> served_;
-    std::unique_ptr<ucx::UcxTransport> transport_;
-};
-
-// From `reach` on, as long as it lives, no memory that this process serves is touched by UCX.
-class StuckTarget {
-public:
-    StuckTarget() { PausePoint::hold(kPoint); }
-    ~StuckTarget() { PausePoint::release(kPoint); }
-    StuckTarget(const StuckTarget&) = delete;
-    StuckTarget& operator=(const StuckTarget&) = delete;
-
-    // The thread that serves it sleeps while nothing happens: something has to be under way.
-    void reach(ucx::UcxTransport& transport, Completion& completion) const {
-        const auto give_up_at = Clock::now() + 30s;
-        while (!PausePoint::wait_until_held(kPoint, 1ms)) {
-            require(Clock::now() < give_up_at && !completion.done());
-            static_cast<void>(transport.progress(completion, Clock::now() + 1ms));
-        }
-    }
-
-private:
-    static constexpr char kPoint[] = "ucx.progress";
-};
 
 TEST_F(UcxTransport, moves_while_the_targets_program_does_nothing) {
     const OtherProcess other("serve");
@@ -167,95 +93,6 @@ TEST_F(UcxTransport, another_version_works_or_is_named) {
         EXPECT_EQ(outcome.status, Status::NotConnected);
         EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory().version));
     }
-}
-
-// A target that was stopped, and a thread that waits for it with the turn, asleep.
-class StoppedTarget {
-public:
-    StoppedTarget() : way_(UcxTransport::way_to(other_.receive())) {
-        // Two connections: nothing is still to come on them once the target is stopped.
-        UcxTransport::Begun one(*way_, Direction::Read, own_);
-        std::vector<std::byte> another_own(kOtherBytes);
-        UcxTransport::Begun another(*way_, Direction::Read, another_own);
-        require(one.finish().status == Status::Ok && another.finish().status == Status::Ok && way_->endpoints() == 2);
-        ::kill(other_.pid(), SIGSTOP);
-    }
-    ~StoppedTarget() {
-        other_.kill();
-        if (waiting_.joinable()) waiting_.join();
-    }
-    StoppedTarget(const StoppedTarget&) = delete;
-    StoppedTarget& operator=(const StoppedTarget&) = delete;
-
-    // `act` happens before the thread can sleep: what it does must wake it.
-    void wait_asleep(const std::function<void()>& act) {
-        PausePoint::hold(kPoint);
-        waiting_ = std::thread(
-            [this] { EXPECT_EQ(UcxTransport::move(*way_, Direction::Read, own_).status, Status::NotConnected); });
-        require(PausePoint::wait_until_held(kPoint, 30s));
-        act();
-        PausePoint::release(kPoint);
-    }
-    ucx::UcxTransport& way() { return *way_; }
-
-private:
-    static constexpr char kPoint[] = "ucx.initiator.sleep";
-
-    OtherProcess other_{"serve"};
-    std::unique_ptr<ucx::UcxTransport> way_;
-    std::vector<std::byte> own_ = std::vector<std::byte>(kOtherBytes);
-    std::thread waiting_;
-};
-
-TEST_F(UcxTransport, who_waits_for_a_stopped_target_holds_up_nobody) {
-    StoppedTarget stopped;
-    std::vector<std::byte> source = pattern(kServedBytes, 7);
-    std::unique_ptr<Begun> healthy;
-    stopped.wait_asleep([&] { healthy = std::make_unique<Begun>(*transport_, Direction::Write, source); });
-    EXPECT_EQ(healthy->finish().status, Status::Ok);
-    EXPECT_EQ(memory_, source);
-}
-
-TEST_F(UcxTransport, a_cancellation_wakes_whoever_has_the_turn) {
-    StoppedTarget stopped;
-    std::vector<std::byte> own(kOtherBytes);
-    Begun begun(stopped.way(), Direction::Read, own);
-    stopped.wait_asleep([&] { stopped.way().cancel(begun.completion); });
-    EXPECT_EQ(begun.finish().status, Status::NotStarted);
-}
-
-bool is_asleep(pid_t thread) {
-    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
-    std::string text;
-    std::getline(stat, text);
-    return text.find(") S ") != std::string::npos;
-}
-
-TEST_F(UcxTransport, the_turn_is_passed_on) {
-    constexpr char kLeave[] = "ucx.initiator.leave";
-    std::vector<std::byte> source = pattern(kServedBytes, 7);
-    std::vector<std::byte> own(kServedBytes);
-    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    Begun begun(*transport_, Direction::Read, own);
-    PausePoint::hold(kLeave);
-    std::thread leaving([&] {
-        std::vector<std::byte> byte(1);
-        EXPECT_EQ(move(*transport_, Direction::Read, byte).status, Status::Ok);
-    });
-    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));  // has begun it
-    PausePoint::let_pass(kLeave);
-    EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));  // has waited for it
-    std::atomic<pid_t> waiter{0};
-    std::thread waiting([&] {
-        waiter = gettid();
-        EXPECT_EQ(begun.finish().status, Status::Ok);
-    });
-    const auto give_up_at = Clock::now() + 30s;
-    while ((waiter == 0 || !is_asleep(waiter)) && Clock::now() < give_up_at) std::this_thread::yield();
-    PausePoint::release(kLeave);
-    waiting.join();
-    leaving.join();
-    EXPECT_EQ(own, source);
 }
 
 TEST_F(UcxTransport, what_a_stuck_target_does_not_answer_can_be_cancelled) {
@@ -362,35 +199,6 @@ TEST_F(UcxTransport, a_forked_child_is_told_and_harms_nothing) {
     EXPECT_EQ(memory_, source);
 }
 
-// Like a program's signal handler: runs when its thread, which waits for a move, looks for the second time.
-class MovingHandler final : public Interruption {
-public:
-    explicit MovingHandler(std::function<void()> what) : Interruption(true), what_(std::move(what)) {}
-    int looks = 0;
-
-private:
-    bool look() override {
-        if (++looks == 2) what_();
-        return false;
-    }
-    std::function<void()> what_;
-};
-
-TEST_F(UcxTransport, a_signal_handler_may_move_while_its_thread_waits) {
-    std::vector<std::byte> source = pattern(kServedBytes, 5);
-    std::vector<std::byte> own(1 << 20);
-    auto stuck = std::make_unique<StuckTarget>();
-    Begun begun(*transport_, Direction::Write, source);
-    stuck->reach(*transport_, begun.completion);
-    MovingHandler handler([&] {
-        stuck.reset();
-        EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
-    });
-    EXPECT_EQ(begun.finish().status, Status::Ok);
-    EXPECT_GE(handler.looks, 2);
-    EXPECT_EQ(memory_, source);
-}
-
 TEST_F(UcxTransport, leaves_no_descriptors_and_no_threads) {
     const auto count = [](const char* folder) {
         std::filesystem::directory_iterator entries(folder);
@@ -417,19 +225,6 @@ TEST_F(UcxTransport, leaves_no_descriptors_and_no_threads) {
     }
     EXPECT_EQ(count("/proc/self/fd"), descriptors);
     EXPECT_EQ(count("/proc/self/task"), threads);
-}
-
-TEST_F(UcxTransport, sleeps_while_nothing_happens) {
-    const auto cpu_time = [] {
-        timespec time{};
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-    };
-    std::vector<std::byte> source(4096);
-    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    const auto before = cpu_time();
-    std::this_thread::sleep_for(400ms);
-    EXPECT_LT(cpu_time() - before, 100ms);
 }
 
 TEST_F(UcxTransport, a_process_has_one_choice_of_devices) {
