@@ -84,6 +84,7 @@ bool Initiator::drive(UcxMove& move, Deadline until) {
 }
 
 void Initiator::leave_turn() {
+    PausePoint::reach("ucx.initiator.leave");
     driven_.store(false);
     turn_left_.notify_all();
 }

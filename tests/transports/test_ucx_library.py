@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_the_setting_comes_first(wheel: str, system: str) -> None:
 
 def test_one_that_is_loaded_comes_before_the_systems(wheel: str, system: str) -> None:
     assert resolved(load(loaded_before=wheel).path) == resolved(wheel)
+
+
+def test_one_that_was_renamed_is_found_as_well(wheel: str, system: str, tmp_path: Path) -> None:
+    """As wheels have it that bring libraries of their own: another file name, and another name inside."""
+    for library in Path(wheel).parent.glob("libuc?.so.0"):
+        shutil.copy(library, tmp_path)
+    renamed = tmp_path / "libucp-0123abcd.so.0"
+    renamed.write_bytes((tmp_path / "libucp.so.0").read_bytes().replace(b"\0libucp.so.0\0", b"\0libucp-so.0\0"))
+    (tmp_path / "libucp.so.0").unlink()
+    assert load(loaded_before=str(renamed)).path == str(renamed)
 
 
 def test_the_systems_comes_before_the_packages(system: str) -> None:

@@ -1,106 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What concerns UCX alone; tests/transports has what every transport does.
+// What concerns UCX alone, and the ends of processes; tests/transports has what every transport does.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "base/interruption.h"
 #include "base/last_error.h"
-#include "base/pause_point.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
 #include "tests/ucx/other_process.h"
-#include "tests/ucx/ucx_library.h"
+#include "tests/ucx/ucx_fixture.h"
 #include "ucx/served_memory.h"
 #include "ucx/transport.h"
 
 namespace memfabric::tests {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kServedBytes = std::size_t{48} << 20;  // more than sockets and windows take
-
-class Ucx : public ::testing::Test {
-protected:
-    void SetUp() override {
-        if (const std::string obstacle = load_ucx(); !obstacle.empty()) GTEST_SKIP() << obstacle;
-        memory_.resize(kServedBytes);
-        require_ok(ucx::ServedMemory::serve(memory_.data(), memory_.size(), ucx_over_loopback(), served_));
-        transport_ = way_to(served_->for_initiators());
-    }
-
-    static std::unique_ptr<ucx::UcxTransport> way_to(const ucx::RemoteMemory& memory) {
-        std::unique_ptr<ucx::UcxTransport> transport;
-        require_ok(ucx::UcxTransport::open(memory, ucx_over_loopback(), transport));
-        return transport;
-    }
-
-    // A move of one piece that begins at the memory's beginning.
-    struct Begun {
-        Begun(ucx::UcxTransport& through, Direction direction, std::vector<std::byte>& own)
-            : transport(through),
-              piece(
-                  piece_of(direction, reinterpret_cast<std::uint64_t>(own.data()), through.memory().base, own.size())) {
-            transport.start({direction, {&piece, 1}, own.size()}, completion);
-        }
-        const Outcome& finish() {
-            transport.finish(completion);
-            return completion.outcome();
-        }
-        ucx::UcxTransport& transport;
-        const Piece piece;
-        Completion completion;
-    };
-
-    static Outcome move(ucx::UcxTransport& transport, Direction direction, std::vector<std::byte>& own) {
-        return Begun(transport, direction, own).finish();
-    }
-
-    std::vector<std::byte> memory_;
-    std::unique_ptr<ucx::ServedMemory> served_;
-    std::unique_ptr<ucx::UcxTransport> transport_;
-};
-
-// From `reach` on, as long as it lives, no memory that this process serves is touched by UCX.
-class StuckTarget {
-public:
-    StuckTarget() { PausePoint::hold(kPoint); }
-    ~StuckTarget() { PausePoint::release(kPoint); }
-    StuckTarget(const StuckTarget&) = delete;
-    StuckTarget& operator=(const StuckTarget&) = delete;
-
-    // The thread that serves it sleeps while nothing happens: something has to be under way.
-    void reach(ucx::UcxTransport& transport, Completion& completion) const {
-        const auto give_up_at = Clock::now() + 30s;
-        while (!PausePoint::wait_until_held(kPoint, 1ms)) {
-            require(Clock::now() < give_up_at && !completion.done());
-            static_cast<void>(transport.progress(completion, Clock::now() + 1ms));
-        }
-    }
-
-private:
-    static constexpr char kPoint[] = "ucx.progress";
-};
-
-TEST_F(Ucx, moves_while_the_targets_program_does_nothing) {
+TEST_F(UcxTransport, moves_while_the_targets_program_does_nothing) {
     const OtherProcess other("serve");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -112,7 +39,7 @@ TEST_F(Ucx, moves_while_the_targets_program_does_nothing) {
     EXPECT_EQ(own, source);
 }
 
-TEST_F(Ucx, a_target_that_was_killed_fails_its_moves_and_no_others) {
+TEST_F(UcxTransport, a_target_that_was_killed_fails_its_moves_and_no_others) {
     OtherProcess other("serve");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -128,7 +55,7 @@ TEST_F(Ucx, a_target_that_was_killed_fails_its_moves_and_no_others) {
     EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
+TEST_F(UcxTransport, an_initiator_that_was_killed_harms_no_others) {
     OtherProcess other("write");
     other.send(served_->for_initiators());
     other.await_word();  // it goes on writing
@@ -140,7 +67,7 @@ TEST_F(Ucx, an_initiator_that_was_killed_harms_no_others) {
     EXPECT_EQ(own, source);
 }
 
-TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
+TEST_F(UcxTransport, the_end_of_a_target_is_seen_though_it_has_forked) {
     OtherProcess other("serve_and_fork");
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
@@ -154,7 +81,7 @@ TEST_F(Ucx, the_end_of_a_target_is_seen_though_it_has_forked) {
 }
 
 // Which of two versions understand each other is UCX's business.
-TEST_F(Ucx, another_version_works_or_is_named) {
+TEST_F(UcxTransport, another_version_works_or_is_named) {
     const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
     const OtherProcess other("serve", library == nullptr ? "" : library);
     const auto way = way_to(other.receive());
@@ -168,48 +95,7 @@ TEST_F(Ucx, another_version_works_or_is_named) {
     }
 }
 
-TEST_F(Ucx, who_waits_for_a_stuck_target_holds_up_nobody) {
-    constexpr char kSleep[] = "ucx.initiator.sleep";
-    OtherProcess other("serve");
-    const auto way = way_to(other.receive());
-    std::vector<std::byte> own(kOtherBytes);
-    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    kill(other.pid(), SIGSTOP);
-    PausePoint::hold(kSleep);
-    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
-    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));  // and has the turn
-    std::vector<std::byte> another(kOtherBytes);
-    Begun cancelled(*way, Direction::Read, another);
-    way->cancel(cancelled.completion);
-    std::vector<std::byte> source = pattern(kServedBytes, 7);
-    Begun healthy(*transport_, Direction::Write, source);
-    PausePoint::release(kSleep);
-    EXPECT_EQ(healthy.finish().status, Status::Ok);
-    EXPECT_EQ(cancelled.finish().status, Status::NotStarted);
-    other.kill();
-    waiting.join();
-}
-
-TEST_F(Ucx, a_cancellation_wakes_whoever_has_the_turn) {
-    constexpr char kSleep[] = "ucx.initiator.sleep";
-    OtherProcess other("serve");
-    const auto way = way_to(other.receive());
-    std::vector<std::byte> own(kOtherBytes);
-    EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    kill(other.pid(), SIGSTOP);
-    std::vector<std::byte> another(kOtherBytes);
-    Begun begun(*way, Direction::Read, another);
-    PausePoint::hold(kSleep);
-    std::thread waiting([&] { EXPECT_EQ(move(*way, Direction::Read, own).status, Status::NotConnected); });
-    EXPECT_TRUE(PausePoint::wait_until_held(kSleep, 30s));
-    way->cancel(begun.completion);
-    PausePoint::release(kSleep);
-    EXPECT_EQ(begun.finish().status, Status::NotStarted);
-    other.kill();
-    waiting.join();
-}
-
-TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
+TEST_F(UcxTransport, what_a_stuck_target_does_not_answer_can_be_cancelled) {
     for (const Direction direction : {Direction::Read, Direction::Write}) {
         std::vector<std::byte> own(kServedBytes, std::byte{1});
         const StuckTarget stuck;
@@ -228,7 +114,7 @@ TEST_F(Ucx, what_a_stuck_target_does_not_answer_can_be_cancelled) {
     EXPECT_EQ(memory_, source);
 }
 
-TEST_F(Ucx, a_cancelled_move_says_what_it_has_moved) {
+TEST_F(UcxTransport, a_cancelled_move_says_what_it_has_moved) {
     std::vector<std::byte> source = pattern(kServedBytes, 2);
     Begun begun(*transport_, Direction::Write, source);
     begun.transport.cancel(begun.completion);
@@ -244,7 +130,7 @@ TEST_F(Ucx, a_cancelled_move_says_what_it_has_moved) {
     EXPECT_EQ(transport_->endpoints(), 1U);  // ready for the next
 }
 
-TEST_F(Ucx, says_when_nothing_moves) {
+TEST_F(UcxTransport, says_when_nothing_moves) {
     std::vector<std::byte> own(kServedBytes);
     const StuckTarget stuck;
     Begun begun(*transport_, Direction::Read, own);
@@ -257,7 +143,7 @@ TEST_F(Ucx, says_when_nothing_moves) {
     EXPECT_EQ(begun.finish().status, Status::NotStarted);
 }
 
-TEST_F(Ucx, memory_that_is_served_no_more_is_not_touched) {
+TEST_F(UcxTransport, memory_that_is_served_no_more_is_not_touched) {
     std::atomic<bool> over{false};
     std::atomic<int> failures{0};
     std::atomic<bool> moved{false};
@@ -280,7 +166,7 @@ TEST_F(Ucx, memory_that_is_served_no_more_is_not_touched) {
     EXPECT_TRUE(std::ranges::all_of(memory_, [](std::byte byte) { return byte == std::byte{0x55}; }));
 }
 
-TEST_F(Ucx, ends_with_moves_under_way) {
+TEST_F(UcxTransport, ends_with_moves_under_way) {
     for (int round = 0; round < 5; ++round) {
         std::vector<std::byte> own(kServedBytes);
         Begun begun(*transport_, round % 2 == 0 ? Direction::Read : Direction::Write, own);
@@ -291,7 +177,7 @@ TEST_F(Ucx, ends_with_moves_under_way) {
     }
 }
 
-TEST_F(Ucx, a_forked_child_is_told_and_harms_nothing) {
+TEST_F(UcxTransport, a_forked_child_is_told_and_harms_nothing) {
     std::vector<std::byte> source = pattern(kServedBytes, 3);
     ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
     const pid_t child = fork();
@@ -313,36 +199,7 @@ TEST_F(Ucx, a_forked_child_is_told_and_harms_nothing) {
     EXPECT_EQ(memory_, source);
 }
 
-// Like a program's signal handler: runs when its thread, which waits for a move, looks for the second time.
-class MovingHandler final : public Interruption {
-public:
-    explicit MovingHandler(std::function<void()> what) : Interruption(true), what_(std::move(what)) {}
-    int looks = 0;
-
-private:
-    bool look() override {
-        if (++looks == 2) what_();
-        return false;
-    }
-    std::function<void()> what_;
-};
-
-TEST_F(Ucx, a_signal_handler_may_move_while_its_thread_waits) {
-    std::vector<std::byte> source = pattern(kServedBytes, 5);
-    std::vector<std::byte> own(1 << 20);
-    auto stuck = std::make_unique<StuckTarget>();
-    Begun begun(*transport_, Direction::Write, source);
-    stuck->reach(*transport_, begun.completion);
-    MovingHandler handler([&] {
-        stuck.reset();
-        EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
-    });
-    EXPECT_EQ(begun.finish().status, Status::Ok);
-    EXPECT_GE(handler.looks, 2);
-    EXPECT_EQ(memory_, source);
-}
-
-TEST_F(Ucx, leaves_no_descriptors_and_no_threads) {
+TEST_F(UcxTransport, leaves_no_descriptors_and_no_threads) {
     const auto count = [](const char* folder) {
         std::filesystem::directory_iterator entries(folder);
         return std::distance(begin(entries), end(entries));
@@ -370,26 +227,13 @@ TEST_F(Ucx, leaves_no_descriptors_and_no_threads) {
     EXPECT_EQ(count("/proc/self/task"), threads);
 }
 
-TEST_F(Ucx, sleeps_while_nothing_happens) {
-    const auto cpu_time = [] {
-        timespec time{};
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-    };
-    std::vector<std::byte> source(4096);
-    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    const auto before = cpu_time();
-    std::this_thread::sleep_for(400ms);
-    EXPECT_LT(cpu_time() - before, 100ms);
-}
-
-TEST_F(Ucx, a_process_has_one_choice_of_devices) {
+TEST_F(UcxTransport, a_process_has_one_choice_of_devices) {
     std::unique_ptr<ucx::ServedMemory> other;
     EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "all"}, other), Status::ResourceInUse);
     EXPECT_TRUE(says("a process has one choice"));
 }
 
-TEST_F(Ucx, names_devices_that_it_does_not_have) {
+TEST_F(UcxTransport, names_devices_that_it_does_not_have) {
     transport_.reset();
     served_.reset();
     EXPECT_EQ(ucx::ServedMemory::serve(memory_.data(), 4096, {"tcp", "nosuch0"}, served_), Status::NoResources);
