@@ -40,7 +40,7 @@ class Scene:
         self.exchange = TwinExchange({})
         self.notices = TwinQueue()
         self.reannounced = 0
-        node: Any = SimpleNamespace(exchange=self.exchange, notices=self.notices)
+        node: Any = SimpleNamespace(exchange=self.exchange, notices=self.notices, data_address="10.0.0.1:4711")
         space: Any = self.space
         known = Participants(0, 100, HERE, CAPACITY, Roster(own_rank=0, grace_s=GRACE_S))
         self.group = Group(node, known, PeerMemory(SPEC, space), self.owner, self._reannounce)

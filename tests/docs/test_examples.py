@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         r"rank 1: copies need no store, rank 0 wrote to me",
         r"rank 2: left and joined again through the new store",
     ),
+    "09_launched.py": (r"rank 0 of 1 got: hello from rank 0 \(directly\)",),
     "10_ring_shift.py": (
         r"rank 0: 1000 numbers from rank 2, put and fetched",
         r"rank 1: 1000 numbers from rank 0, put and fetched",
@@ -94,11 +96,11 @@ DEMO = (
 )
 
 
-def run(file: str, *arguments: str) -> str:
+def run(file: str, *arguments: str, launcher: tuple[str, ...] = (), **variables: str) -> str:
     """What the example wrote; a failure shows all of it."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | variables
     finished = subprocess.run(
-        [sys.executable, str(EXAMPLES / file), *arguments],
+        [*launcher, sys.executable, str(EXAMPLES / file), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -125,6 +127,37 @@ def test_every_numbered_example_is_tested_and_short() -> None:
 @pytest.mark.parametrize("file", sorted(EXPECTED))
 def test_example(file: str) -> None:
     check_lines(run(file), EXPECTED[file])
+
+
+def test_ranks_of_mpirun(store_url: str) -> None:
+    """A real one, of Open MPI; root is nothing that it likes."""
+    mpirun = (str(Path(sys.executable).with_name("mpirun")), "--allow-run-as-root", "--oversubscribe", "-n", "3")
+    output = run("09_launched.py", launcher=mpirun, MF_CONFIG_STORE_URL=store_url)
+    check_lines(
+        output, tuple(rf"rank {rank} of 3 got: hello from rank {(rank - 1) % 3} \(directly\)" for rank in range(3))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size"), [("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")]
+)
+def test_ranks_of_other_launchers(store_url: str, rank: str, world_size: str) -> None:
+    """Their variables; each rank counts as a host of its own, so everything goes over the network."""
+    with ThreadPoolExecutor(2) as pool:
+        outputs = pool.map(
+            lambda number: run(
+                "09_launched.py",
+                **{
+                    rank: str(number),
+                    world_size: "2",
+                    "MF_CONFIG_STORE_URL": store_url,
+                    "MF_HOST_IDENTITY": f"host {number}",
+                },
+            ),
+            range(2),
+        )
+        for number, output in enumerate(outputs):
+            check_lines(output, (rf"rank {number} of 2 got: hello from rank {1 - number} \(over the network\)",))
 
 
 def test_demo() -> None:

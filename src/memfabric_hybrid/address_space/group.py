@@ -286,7 +286,8 @@ class Group:
         route = self._owner.route(fact.tag, fact.op_type, same_host=False)
         try:
             self._memory.check_layout(rank, fact.max_dram, fact.max_hbm)
-            if route.name == NETWORK and is_loopback(fact.data.address):
+            is_hidden = is_loopback(fact.data.address) and not is_loopback(self._node.data_address)
+            if route.name == NETWORK and is_hidden:
                 route = Route(NONE, NOT_FROM_HERE.format(rank=rank, address=fact.data.address))
             if route.name == NETWORK:
                 self._memory.reach(rank, {Tier.DRAM: fact.dram_bytes, Tier.HBM: fact.hbm_bytes}, fact.data)
