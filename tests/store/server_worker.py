@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import StoreServer
 from memfabric_hybrid.store.client.client import StoreClient
@@ -14,6 +16,7 @@ def serve(url: str) -> None:
     global _server
     _server = StoreServer(url)
     _server.start()
+    atexit.register(_server.stop)  # a loop of uvloop's that still runs when the interpreter goes may crash
 
 
 def join(url: str, heartbeat_timeout_s: float) -> int:
