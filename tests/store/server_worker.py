@@ -16,7 +16,7 @@ def serve(url: str) -> None:
     global _server
     _server = StoreServer(url)
     _server.start()
-    atexit.register(_server.stop)  # a loop of uvloop's that still runs when the interpreter goes may crash
+    atexit.register(_server.stop)  # its loop must not want the interpreter when that has gone
 
 
 def join(url: str, heartbeat_timeout_s: float) -> int:
