@@ -11,7 +11,10 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/assertions.h"
@@ -99,6 +102,12 @@ void OtherProcess::kill() {
     pid_ = -1;
 }
 
+int OtherProcess::await_exit() {
+    int status = -1;
+    require(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
 void OtherProcess::send(const ucx::RemoteMemory& memory) const { write_memory(socket_.get(), memory); }
 
 ucx::RemoteMemory OtherProcess::receive() const { return read_memory(socket_.get()); }
@@ -138,6 +147,29 @@ TEST(UcxPart, DISABLED_serve_and_fork) {
         _exit(0);
     }
     await_end(kPartFd);
+}
+
+// Whether the thread that serves memory is there.
+bool is_served() {
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(thread.path() / "comm"), name);
+        if (name == "mf-ucx") return true;
+    }
+    return false;
+}
+
+// A program that ends in the middle of everything. UCX ends after the program's last handler: nobody may use it then.
+TEST(UcxPart, DISABLED_serve_and_exit) {
+    require(load_ucx().empty());
+    std::atexit([] { _exit(is_served() ? 1 : kExitCode); });
+    std::vector<std::byte> memory(kOtherBytes, std::byte{0x77});
+    std::unique_ptr<ucx::ServedMemory> served;
+    require_ok(ucx::ServedMemory::serve(memory.data(), memory.size(), ucx_over_loopback(), served));
+    write_memory(kPartFd, served->for_initiators());
+    char byte;
+    read_all(kPartFd, &byte, 1);
+    std::exit(is_served() ? 2 : 3);
 }
 
 TEST(UcxPart, DISABLED_write) {

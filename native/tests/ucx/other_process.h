@@ -17,11 +17,14 @@ namespace memfabric::tests {
 // Memory of its own, which it serves: kOtherBytes of 0x77.
 inline constexpr std::size_t kOtherBytes = std::size_t{32} << 20;
 
+inline constexpr int kExitCode = 7;
+
 class OtherProcess {
 public:
     // "serve": gives a RemoteMemory. "write": takes one, and writes into all of it again and again once it has told us
     // that the first time is over.
     // "serve_and_fork": as "serve", and has a child that outlives it from its answer to a word of ours on.
+    // "serve_and_exit": as "serve", and exits with kExitCode after a word of ours, whatever is under way.
     // Its UCX is `library`, otherwise the same as here.
     explicit OtherProcess(const std::string& part, const std::string& library = "");
     ~OtherProcess() { kill(); }
@@ -34,6 +37,7 @@ public:
     void await_word() const;
 
     void kill();
+    int await_exit();  // the code; negative: the signal that ended it
     pid_t pid() const { return pid_; }
 
 private:

@@ -80,6 +80,22 @@ TEST_F(UcxTransport, the_end_of_a_target_is_seen_though_it_has_forked) {
     EXPECT_EQ(lost.finish().status, Status::NotConnected);
 }
 
+TEST_F(UcxTransport, a_target_may_exit_while_it_serves) {
+    for (int round = 0; round < 3; ++round) {
+        OtherProcess other("serve_and_exit");
+        const auto way = way_to(other.receive());
+        std::vector<std::byte> own(kOtherBytes);
+        std::atomic<bool> moved{false};
+        std::thread writing([&] {
+            while (move(*way, Direction::Write, own).status == Status::Ok) moved = true;
+        });
+        while (!moved) std::this_thread::yield();
+        other.say_word();
+        EXPECT_EQ(other.await_exit(), kExitCode);
+        writing.join();
+    }
+}
+
 // Which of two versions understand each other is UCX's business.
 TEST_F(UcxTransport, another_version_works_or_is_named) {
     const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
