@@ -9,7 +9,7 @@
 #include <string>
 
 #include "endpoint/heartbeat.h"
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 #include "space/space.h"
 #include "space/stream.h"
 #include "tcp/listener.h"

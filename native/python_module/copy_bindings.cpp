@@ -12,13 +12,13 @@
 
 #include "base/notice.h"
 #include "copy/type.h"
+#include "python_module/arguments/fast_arguments.h"
+#include "python_module/arguments/fast_method.h"
+#include "python_module/arguments/number.h"
+#include "python_module/arguments/number_list.h"
 #include "python_module/bindings.h"
-#include "python_module/failure_report.h"
-#include "python_module/fast_arguments.h"
-#include "python_module/fast_method.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/number_list.h"
+#include "python_module/interpreter/failure_report.h"
+#include "python_module/interpreter/gil.h"
 
 namespace nb = nanobind;
 

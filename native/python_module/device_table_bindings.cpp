@@ -6,9 +6,9 @@
 
 #include "base/last_error.h"
 #include "collectives/device_table.h"
+#include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
-#include "python_module/number.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/raise.h"
 
 namespace nb = nanobind;
 

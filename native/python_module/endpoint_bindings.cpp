@@ -19,8 +19,8 @@
 #include "endpoint/endpoint.h"
 #include "endpoint/link.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 
 namespace nb = nanobind;
 

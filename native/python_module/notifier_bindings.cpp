@@ -6,7 +6,7 @@
 
 #include "base/notifier.h"
 #include "python_module/bindings.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/raise.h"
 
 namespace nb = nanobind;
 

@@ -18,7 +18,7 @@
 #include "base/notice.h"
 #include "base/traffic.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 #include "sync/rcu.h"
 
 namespace nb = nanobind;

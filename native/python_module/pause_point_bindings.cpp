@@ -8,7 +8,7 @@
 
 #include "base/pause_point.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 
 namespace nb = nanobind;
 

@@ -9,10 +9,10 @@
 #include "copy/engine.h"
 #include "endpoint/keep_alive.h"
 #include "memory/segment.h"
+#include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 #include "space/stream.h"
 
 namespace nb = nanobind;

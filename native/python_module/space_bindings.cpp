@@ -10,11 +10,11 @@
 
 #include "base/last_error.h"
 #include "copy/type.h"
+#include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
-#include "python_module/callback.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/callback.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 
 namespace nb = nanobind;
 

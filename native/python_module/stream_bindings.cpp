@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "base/notifier.h"
+#include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
-#include "python_module/failure_report.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/failure_report.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 #include "space/stream.h"
 
 namespace nb = nanobind;

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/last_error.h"
+#include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 
 namespace nb = nanobind;
 

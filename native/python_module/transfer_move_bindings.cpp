@@ -18,15 +18,15 @@
 
 #include "base/last_error.h"
 #include "base/notifier.h"
+#include "python_module/arguments/fast_arguments.h"
+#include "python_module/arguments/fast_method.h"
+#include "python_module/arguments/number.h"
+#include "python_module/arguments/number_list.h"
+#include "python_module/arguments/session_name.h"
 #include "python_module/bindings.h"
-#include "python_module/failure_report.h"
-#include "python_module/fast_arguments.h"
-#include "python_module/fast_method.h"
-#include "python_module/gil.h"
-#include "python_module/number.h"
-#include "python_module/number_list.h"
-#include "python_module/raise.h"
-#include "python_module/session_name.h"
+#include "python_module/interpreter/failure_report.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 #include "transfer/ticket.h"
 
 namespace nb = nanobind;

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
-#include "python_module/raise.h"
+#include "python_module/interpreter/gil.h"
+#include "python_module/interpreter/raise.h"
 #include "ucx/library.h"
 
 namespace nb = nanobind;

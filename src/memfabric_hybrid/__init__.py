@@ -27,7 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import SupportsIndex
 
-from memfabric_hybrid import _native, api_boundary, arguments, bm, errors, logs, process, shm
+from memfabric_hybrid import _native, bm, errors, logs, process, shm
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.errors import InvalidParam, NoResources
 from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.store.server import hosting
@@ -63,7 +64,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__doc__", "__version__"]
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def initialize(flags: SupportsIndex = 0) -> None:
     """Turns the library on in this process. Optional and idempotent; `flags` is reserved. Codes: 0."""
     arguments.u32("flags", flags)
@@ -75,7 +76,7 @@ def uninitialize() -> None:
     process.stop()
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def set_log_level(level: SupportsIndex) -> None:
     """0 debug, 1 info, 2 warn (the default), 3 error, 4 trace, 5 fatal. Codes: 0; -2000 for any other number."""
     number = arguments.integer("level", level)
@@ -84,7 +85,7 @@ def set_log_level(level: SupportsIndex) -> None:
     logs.set_level(number)
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def set_extern_logger(fn: Callable[[int, str], object] | None) -> None:
     """Sends every log line to `fn(level, text)` instead of standard error; None: to standard error again. Codes: 0.
 
@@ -95,7 +96,7 @@ def set_extern_logger(fn: Callable[[int, str], object] | None) -> None:
     logs.handler.extern = fn
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def set_conf_store_tls(enable: bool, tls_info: str) -> None:
     """Turns TLS of the store on or off. Off is the default and the only choice of this version.
 
@@ -106,7 +107,7 @@ def set_conf_store_tls(enable: bool, tls_info: str) -> None:
         raise NoResources("this version has no TLS for the store: call with enable=False, or use a protected network")
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callable[[str], str]) -> None:
     """Sets the private key for TLS of the store. Codes: -2002, because this version has no TLS for the store."""
     arguments.text("tls_pk", tls_pk)
@@ -126,7 +127,7 @@ def get_and_clear_last_err_msg() -> str:
     return sentence
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def create_config_store(store_url: str | None) -> None:
     """Starts a store server in this process; it runs until `uninitialize()` or the end of the process.
 

@@ -1,6 +1,6 @@
 """What can go wrong, once: code, exception, meaning and remedy.
 
-Internals raise these exceptions; the documented interface turns them into codes in `api_boundary`, nowhere else.
+Internals raise these exceptions; the documented interface turns them into codes in `api/boundary`, nowhere else.
 The classes are grouped by what has to change before the call can work:
 
     FabricError                     ERROR             -1

@@ -8,8 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 
-from memfabric_hybrid import _native, failure_log, forks, logs, settings
+from memfabric_hybrid import _native, logs, settings
+from memfabric_hybrid.api import failure_log
 from memfabric_hybrid.bm import runtime as bm_runtime
+from memfabric_hybrid.machine import forks
 from memfabric_hybrid.shm import runtime as shm_runtime
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines

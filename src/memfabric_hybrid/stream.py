@@ -6,7 +6,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from memfabric_hybrid import _native, awaiting
+from memfabric_hybrid import _native
+from memfabric_hybrid.api import awaiting
 from memfabric_hybrid.errors import failure_of
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memfabric_hybrid import _native, file_descriptors
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space import own_memory, segments
 from memfabric_hybrid.address_space.layout import MIB, Layout, Tier
 from memfabric_hybrid.address_space.messages import SegmentFact
@@ -16,6 +16,7 @@ from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.errors import InvalidParam, NoResources
+from memfabric_hybrid.machine import file_descriptors
 
 RANK = 1
 SPEC = PoolSpec("bm/7", "bm object 7", Layout(2, 8 * MIB, 2 * MIB))

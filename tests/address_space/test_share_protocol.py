@@ -13,7 +13,7 @@ from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources, NotConnected, TimedOut
-from memfabric_hybrid.peer_credentials import OtherUser
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from support.pool_twins import SPEC, TwinHost, TwinNode, pool
 from support.threads import wait_until
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import api_boundary, errors
+from memfabric_hybrid import errors
+from memfabric_hybrid.api import boundary
 from memfabric_hybrid.errors import MEANINGS, Code, FabricError
 
 
@@ -20,14 +21,14 @@ def no_last_error() -> Iterator[None]:
     mf.get_and_clear_last_err_msg()
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def act(failure: BaseException | None = None, *, unused: int = 0) -> None:
     """What it does."""
     if failure is not None:
         raise failure
 
 
-@api_boundary.returns(0)
+@boundary.returns(0)
 def get(failure: BaseException | None = None) -> int:
     if failure is not None:
         raise failure
@@ -73,7 +74,7 @@ def test_interrupts_pass() -> None:
 
 
 def test_defect_of_ours_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("memfabric_hybrid.api_boundary")
+    logger = logging.getLogger("memfabric_hybrid.api.boundary")
     logger.addHandler(caplog.handler)
     try:
         assert act(ZeroDivisionError("ours")) == -1

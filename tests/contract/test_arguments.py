@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memfabric_hybrid import arguments
+from memfabric_hybrid.api import arguments
 from memfabric_hybrid.bm import BmCopyType
 
 

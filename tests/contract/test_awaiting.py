@@ -9,7 +9,7 @@ import os
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import awaiting
+from memfabric_hybrid.api import awaiting
 from support.pause_points import held
 from support.programs import run_python
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, failure_log, shm
+from memfabric_hybrid import bm, shm
+from memfabric_hybrid.api import failure_log
 from support.programs import run_python
 
 ERROR = 3

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, memory_limits, settings, shm
+from memfabric_hybrid import bm, settings, shm
 from memfabric_hybrid.address_space import prefault, segments
 from memfabric_hybrid.address_space.layout import MIB, Tier
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.errors import InvalidParam, MallocFailed
+from memfabric_hybrid.machine import memory_limits
 
 MEMINFO = "MemTotal: 33554432 kB\nSwapTotal: 0 kB\n"
 V1_MOUNT = "36 30 0:31 ROOT /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"

@@ -14,7 +14,8 @@ import pytest
 
 import memfabric_hybrid as mf
 import mf_adapter
-from memfabric_hybrid import api_boundary, bm, logs, shm
+from memfabric_hybrid import bm, logs, shm
+from memfabric_hybrid.api import boundary
 from memfabric_hybrid.transfer.ticket import Ticket
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -38,7 +39,7 @@ def test_calls_that_return_codes_say_so(owner: Any) -> None:
 
 
 def test_boundary_keeps_other_annotations() -> None:
-    @api_boundary.returns_code
+    @boundary.returns_code
     def act(number: int) -> None:
         pass
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import api_boundary, bm, shm
+from memfabric_hybrid import bm, shm
+from memfabric_hybrid.api import boundary
 from support.alarms import SOON_S, Handler, alarm, left_by_alarm
 from support.workers import Cluster
 
@@ -188,7 +189,7 @@ SHAPES: dict[str, Callable[[RaisingHandler], Handler]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_handlers_of_every_shape(shape: str) -> None:
-    @api_boundary.returns_code
+    @boundary.returns_code
     def wait() -> None:
         time.sleep(SOON_S)
 
@@ -219,7 +220,7 @@ def test_long_copies(pool_and_store: tuple[bm.BigMemory, Cluster]) -> None:
 def test_what_our_own_code_raises_is_still_a_code(kind: type[Exception]) -> None:
     """Also while the program has a handler that could raise it. Wrong types pass in any case, as documented."""
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def fail() -> None:
         raise kind("a defect of ours")
 

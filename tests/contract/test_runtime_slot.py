@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from memfabric_hybrid.api.runtime_slot import RuntimeSlot
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotInit, TimedOut
-from memfabric_hybrid.interruption import Interruption
-from memfabric_hybrid.runtime_slot import RuntimeSlot
+from memfabric_hybrid.machine.interruption import Interruption
 from support.threads import Beside, wait_until
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import callbacks, logs
+from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources
+from memfabric_hybrid.machine import callbacks
+from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.membership.call_queue import CallQueue
-from memfabric_hybrid.service_thread import ServiceThread
 from memfabric_hybrid.store.in_process import InProcessServer, InProcessStore
 
 LONG_S = 10.0

@@ -9,11 +9,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from memfabric_hybrid import file_descriptors
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
-from memfabric_hybrid.file_descriptors import enough_for
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine import file_descriptors
+from memfabric_hybrid.machine.file_descriptors import enough_for
+from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
 from memfabric_hybrid.store import WatchUpdate, connect, parse_url

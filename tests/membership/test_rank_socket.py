@@ -16,10 +16,10 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated
+from memfabric_hybrid.machine.peer_credentials import peer_credentials
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.peer_credentials import peer_credentials
 from support.workers import Cluster
 
 pytestmark = pytest.mark.plain_user

@@ -23,8 +23,8 @@ from memfabric_hybrid.address_space.messages import (
 )
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership import rank_socket
-from memfabric_hybrid.peer_credentials import OtherUser
 
 THEIRS = 2002  # the instance of the scripted one
 

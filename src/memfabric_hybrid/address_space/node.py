@@ -14,11 +14,11 @@ from memfabric_hybrid.address_space.exchange import Exchange, Wait
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, Duplicated, FabricError, NotConnected, NotInit
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine.interruption import Interruption
+from memfabric_hybrid.machine.peer_credentials import OtherUser
+from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.member import Entry, Member
-from memfabric_hybrid.peer_credentials import OtherUser
-from memfabric_hybrid.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionLost, SessionRestored
 from memfabric_hybrid.transports.nic import default_place, listen_place
 

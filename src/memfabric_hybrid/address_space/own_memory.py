@@ -17,7 +17,7 @@ from memfabric_hybrid.address_space.messages import SegmentFact
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.errors import InvalidParam, resource_failure
-from memfabric_hybrid.file_descriptors import duplicate
+from memfabric_hybrid.machine.file_descriptors import duplicate
 
 
 class OwnMemory:

@@ -34,8 +34,8 @@ from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.address_space.share_protocol import ShareProtocol
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources, NotConnected, NotStarted, Unreachable
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership.roster import Roster
-from memfabric_hybrid.peer_credentials import OtherUser
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
 
 log = logs.get(__name__)

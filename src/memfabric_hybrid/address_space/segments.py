@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from memfabric_hybrid import _native, logs, memory_limits, settings
+from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.address_space import prefault
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources
+from memfabric_hybrid.machine import memory_limits
 
 log = logs.get(__name__)
 MOST_PER_RANK = 200  # descriptors of one rank travel in one message; the kernel's limit for that is 253

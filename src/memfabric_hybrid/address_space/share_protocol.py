@@ -31,8 +31,8 @@ from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, TimedOut, failure_of
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership.roster import Stamp
-from memfabric_hybrid.peer_credentials import OtherUser
 
 log = logs.get(__name__)
 

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import api_boundary, arguments, signal_handlers
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.bm import creation, runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.bm.enums import BmCopyType, BmGroupEvent, BmMemType
 from memfabric_hybrid.errors import FabricError, resource_failure
+from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.transports.op_types import BmDataOpType
 from memfabric_hybrid.transports.routes import MAX_TAG, MAX_TAG_OP_INFO
@@ -53,7 +54,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__doc__"]
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def initialize(store_url: str, world_size: SupportsIndex, device_id: SupportsIndex, config: BmConfig) -> None:
     """Enters the cluster whose store is at `store_url`; again while initialised: 0 and nothing happens.
 
@@ -80,13 +81,13 @@ def uninitialize(flags: SupportsIndex = 0) -> None:
     runtime.stop()
 
 
-@api_boundary.returns(arguments.U32_MAX)
+@boundary.returns(arguments.U32_MAX)
 def bm_rank_id() -> int:
     """This process's rank; 4294967295 when it has none."""
     return runtime.current_node().member.rank
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def update_store_url(store_url: str) -> None:
     """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
     address = arguments.text("store_url", store_url)
@@ -161,5 +162,5 @@ def create2(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record("bm.create", reason)
+        boundary.record("bm.create", reason)
         raise RuntimeError(f"create bm handle failed: {reason}") from failure

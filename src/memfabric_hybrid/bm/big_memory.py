@@ -12,17 +12,19 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from memfabric_hybrid import _native, api_boundary, arguments, forks
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import Tier, round_up
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement, Segment
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.bm.enums import BmMemType
 from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
+from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
 
@@ -71,7 +73,7 @@ class BigMemory(_native.Space):
 
     # ---- taking part -----------------------------------------------------------------------------------------------
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def join(self, flags: SupportsIndex = 0) -> None:
         """Takes part in the pool; does not wait for ranks that have not joined. Joining again does nothing.
 
@@ -83,7 +85,7 @@ class BigMemory(_native.Space):
         arguments.u32("flags", flags)
         self._alive().join(self._deadline())
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def leave(self, flags: SupportsIndex = 0) -> None:
         """Stops taking part; other ranks' copies to us fail with -2014 from then on. Our bytes stay until destroy.
 
@@ -99,7 +101,7 @@ class BigMemory(_native.Space):
         """
         self._pool.destroy(Deadline(min(FAREWELL_S, self._operation_timeout_s)))
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def extend_local_mem(self, mem_type: SupportsIndex = BmMemType.HOST, size: SupportsIndex = 0) -> None:
         """Adds `size` bytes (rounded up to 2 MiB) to this rank's part; other ranks can use them when it returns.
 
@@ -135,14 +137,14 @@ class BigMemory(_native.Space):
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def local_mem_size(self, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
         """Bytes this rank contributes (rounded up to 2 MiB); 0 for none, an unknown mem_type or a closed handle."""
         tier = _tier(mem_type)
         self._alive()
         return self._allocated(self._own_rank, int(tier))
 
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def peer_rank_ptr(self, peer_rank: SupportsIndex, mem_type: SupportsIndex = BmMemType.DEVICE) -> int:
         """The global address where that rank's memory begins, joined or not; 0 on failure (see the last error)."""
         rank = arguments.u32("peer_rank", peer_rank)
@@ -153,7 +155,7 @@ class BigMemory(_native.Space):
             raise InvalidParam(f"bm object {self._id} has no {tier.name} space: its max_{tier.name.lower()}_size is 0")
         return self._slot_address(rank, int(tier))
 
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def gva_to_va(self, gva: SupportsIndex, mem_type: SupportsIndex = BmMemType.LOCAL_HOST) -> int:
         """The pointer for a global address in this process (the same number), 0 if it cannot be addressed here."""
         address = arguments.u64("gva", gva)
@@ -199,7 +201,7 @@ class BigMemory(_native.Space):
             )
         return self._view(owner, int(tier), start, size_bytes).view(kind).reshape(extent)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def register(self, addr: SupportsIndex, size: SupportsIndex) -> None:
         """Announces local memory that copies will often use; a hint. The same again does nothing.
 
@@ -214,7 +216,7 @@ class BigMemory(_native.Space):
         if known != size_bytes:
             raise Duplicated(f"{start:#x} is registered already with {known} bytes, not {size_bytes}")
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def unregister(self, addr: SupportsIndex) -> None:
         """Takes `register` back. Codes: 0; -2000 closed handle; -2007 nothing is registered at that address."""
         start = arguments.u64("addr", addr)

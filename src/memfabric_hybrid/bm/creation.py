@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from memfabric_hybrid import _native, logs, signal_handlers
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
 from memfabric_hybrid.address_space.node import Node
@@ -16,6 +16,7 @@ from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, MallocFailed, NotInit
+from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports import routes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memfabric_hybrid.address_space.layout import Tier
-from memfabric_hybrid.public_enum import PublicEnum
+from memfabric_hybrid.api.public_enum import PublicEnum
 
 
 class BmCopyType(PublicEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memfabric_hybrid import callbacks
 from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.bm.enums import BmGroupEvent
+from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.membership.roster import Joined, Left
 from memfabric_hybrid.transports.routes import Route, Rules, route_between
 

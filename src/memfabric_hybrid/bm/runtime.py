@@ -8,12 +8,12 @@ import msgspec
 
 from memfabric_hybrid import _native, settings
 from memfabric_hybrid.address_space.node import Node
+from memfabric_hybrid.api.runtime_slot import RuntimeSlot
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership.member import Entry
-from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.store import FAREWELL_S, StoreUrl, parse_url
 from memfabric_hybrid.store.server import hosting
 

@@ -11,10 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from memfabric_hybrid import callbacks, logs
+from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.machine import callbacks
+from memfabric_hybrid.machine.service_thread import ServiceThread
 
 log = logs.get(__name__)
 Call = Callable[[], object]

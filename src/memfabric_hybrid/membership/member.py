@@ -13,10 +13,11 @@ from contextlib import ExitStack
 
 import msgspec
 
-from memfabric_hybrid import _native, file_descriptors, logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine import file_descriptors
+from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect, new_session

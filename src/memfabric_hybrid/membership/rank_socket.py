@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from memfabric_hybrid import _native, logs
 from memfabric_hybrid.errors import Duplicated
-from memfabric_hybrid.file_descriptors import open_socket
-from memfabric_hybrid.peer_credentials import peer_credentials
+from memfabric_hybrid.machine.file_descriptors import open_socket
+from memfabric_hybrid.machine.peer_credentials import peer_credentials
 
 log = logs.get(__name__)
 VARIANTS = 4  # of a name, should other users sit on some

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import api_boundary, arguments, signal_handlers
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.errors import FabricError, resource_failure
+from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.shm import creation, runtime
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.shm.share_memory import ShareMemory
@@ -38,7 +39,7 @@ def __dir__() -> list[str]:
     return [*__all__, "__doc__"]
 
 
-@api_boundary.returns_code
+@boundary.returns_code
 def initialize(
     store_url: str,
     world_size: SupportsIndex,
@@ -105,5 +106,5 @@ def create(
     except (FabricError, OSError) as failure:
         signal_handlers.pass_on(failure)
         reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        api_boundary.record("shm.create", reason)
+        boundary.record("shm.create", reason)
         raise RuntimeError(f"create shm failed: {reason}") from failure

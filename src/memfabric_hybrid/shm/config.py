@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from memfabric_hybrid import arguments
-from memfabric_hybrid.config_fields import U32, Config, Flag
+from memfabric_hybrid.api import arguments
+from memfabric_hybrid.api.config_fields import U32, Config, Flag
 from memfabric_hybrid.errors import InvalidParam
 
 

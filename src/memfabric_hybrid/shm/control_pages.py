@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.errors import resource_failure
-from memfabric_hybrid.file_descriptors import duplicate
+from memfabric_hybrid.machine.file_descriptors import duplicate
 
 
 class ControlPages:

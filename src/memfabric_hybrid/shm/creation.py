@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from memfabric_hybrid import _native, signal_handlers
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, validated_layout
 from memfabric_hybrid.address_space.own_memory import OwnMemory
@@ -27,6 +27,7 @@ from memfabric_hybrid.errors import (
     NoResources,
     NotInit,
 )
+from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.control_pages import ControlPages
 from memfabric_hybrid.shm.create_monitor import CreateMonitor

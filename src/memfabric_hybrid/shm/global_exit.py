@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from memfabric_hybrid import callbacks, logs
+from memfabric_hybrid import logs
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.store import WatchUpdate
 
 log = logs.get(__name__)

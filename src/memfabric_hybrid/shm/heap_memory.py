@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memfabric_hybrid import _native, arguments
+from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import Tier
+from memfabric_hybrid.api import arguments
 from memfabric_hybrid.errors import InvalidParam, NotConnected
 from memfabric_hybrid.transports.op_types import ShmDataOpType
 

@@ -11,11 +11,11 @@ import msgspec
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.node import Node
+from memfabric_hybrid.api.runtime_slot import RuntimeSlot
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NotInit
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership.member import Entry
-from memfabric_hybrid.runtime_slot import RuntimeSlot
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.store import FAREWELL_S, parse_url
 

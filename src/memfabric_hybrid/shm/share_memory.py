@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import msgspec
 
-from memfabric_hybrid import _native, api_boundary, arguments, forks, logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.pool import Pool
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit
+from memfabric_hybrid.machine import forks
 from memfabric_hybrid.shm.atomic_values import AtomicValues
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.global_exit import ExitHandler, GlobalExit
@@ -110,28 +112,28 @@ class ShareMemory(_native.HostGroup):
     # ---- the heap ---------------------------------------------------------------------------------------------------
 
     @property
-    @api_boundary.returns(arguments.U32_MAX)
+    @boundary.returns(arguments.U32_MAX)
     def local_rank(self) -> int:
         """This process's rank in the object; 4294967295 for a closed handle."""
         self._alive()
         return self._rank
 
     @property
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def rank_size(self) -> int:
         """How many ranks the object has; 0 for a closed handle."""
         self._alive()
         return self._rank_size
 
     @property
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def gva(self) -> int:
         """Where the memory of rank 0 begins, on every rank; 0 for a closed handle."""
         self._alive()
         return self._gva
 
     @property
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def symmetric_size(self) -> int:
         """Bytes of each rank's memory (what create was given, rounded up to 2 MiB); 0 for a closed handle."""
         self._alive()
@@ -151,7 +153,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         return self._memory.array(owner, (shape,) if isinstance(shape, int) else tuple(shape), dtype, start)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def put(self, rank: SupportsIndex, offset: SupportsIndex, source: object) -> None:
         """Copies a buffer (contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
 
@@ -163,19 +165,19 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         self._memory.put(owner, start, source)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def get(self, target: object, rank: SupportsIndex, offset: SupportsIndex) -> None:
         """Fills a writable buffer from `offset` bytes in that rank's memory; otherwise as `put`."""
         owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
         self._alive()
         self._memory.get(target, owner, start)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def quiet(self) -> None:
         """All puts and gets of this thread are done: they are when they return. Codes: 0; -2000 closed handle."""
         self._alive()
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def set_context(self, context: bytes) -> None:
         """Gives the kernels of this rank 1..65536 bytes to read: see `device.context_address`. Replaces the last one.
 
@@ -188,7 +190,7 @@ class ShareMemory(_native.HostGroup):
             raise InvalidParam(f"the context has {len(context)} bytes, expected 1..{_native.MAX_CONTEXT_BYTES}")
         _native.device_table_set_context(self._id, context)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def destroy(self, flags: SupportsIndex = 0) -> None:
         """Ends the object in this process; collectives of the others fail from then on. Again: -2000.
 
@@ -225,7 +227,7 @@ class ShareMemory(_native.HostGroup):
         """MTE, 1: programs compare it for equality. `reach()` has all bits that lead to a rank."""
         return int(ShmDataOpType.MTE)
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def topology_can_reach(self, remote_rank: SupportsIndex, reach_info: SupportsIndex) -> None:
         """Whether the rank exists. Python cannot fill `reach_info`, an output of the C interface: `reach()` returns it.
 
@@ -236,7 +238,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         self._check_rank("remote_rank", rank)
 
-    @api_boundary.returns(0)
+    @boundary.returns(0)
     def reach(self, remote_rank: SupportsIndex) -> int:
         """The `ShmDataOpType` bits with which that rank's memory can be reached from here; 0 for none.
 
@@ -263,7 +265,7 @@ class ShareMemory(_native.HostGroup):
             self._store_subgroups.gather(key, members, place, b"", self._operation_timeout_s)
             return 0
         except FabricError as failure:
-            return int(api_boundary.record("ShareMemory.subgroup_barrier", failure))
+            return int(boundary.record("ShareMemory.subgroup_barrier", failure))
 
     def subgroup_all_gather(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex, data: bytes) -> bytes:
         """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises RuntimeError as that does."""
@@ -277,7 +279,7 @@ class ShareMemory(_native.HostGroup):
                 raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {_native.MAX_GATHER_BYTES}")
             return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
         except FabricError as failure:
-            api_boundary.record("ShareMemory.subgroup_all_gather", failure)
+            boundary.record("ShareMemory.subgroup_all_gather", failure)
             raise RuntimeError(f"subgroup_all_gather failed: {failure}") from failure
 
     # ---- values and exits -------------------------------------------------------------------------------------------
@@ -292,16 +294,16 @@ class ShareMemory(_native.HostGroup):
             self._alive()
             return self._values.take(most, Deadline(self._operation_timeout_s))
         except FabricError as failure:
-            return int(api_boundary.record("ShareMemory.atomic_alloc_value", failure))
+            return int(boundary.record("ShareMemory.atomic_alloc_value", failure))
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def atomic_release_value(self, value: SupportsIndex) -> None:
         """Gives a value back. Codes: 0; -2000 closed handle; -2004 no store; -2007 this rank does not have it."""
         number = arguments.u32("value", value)
         self._alive()
         self._values.release(number, Deadline(self._operation_timeout_s))
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def register_exit(self, fn: ExitHandler) -> None:
         """`fn(status)` runs on a thread of ours when any rank calls `global_exit`; a second call replaces the first.
 
@@ -311,7 +313,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         self._global_exit.handler = fn
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def global_exit(self, status: SupportsIndex) -> None:
         """Makes every rank's exit handler run with `status`, ours too. Does not wait. Codes: 0; -2000 closed handle."""
         number = arguments.integer("status", status)

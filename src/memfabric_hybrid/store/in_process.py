@@ -13,10 +13,11 @@ import secrets
 import threading
 from contextlib import suppress
 
-from memfabric_hybrid import callbacks, clock, logs
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotConnected, NotStarted, TimedOut, failure_of
-from memfabric_hybrid.service_thread import THREAD_ENDS_S, ServiceThread
+from memfabric_hybrid.machine import callbacks
+from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S, ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks, WatchRegistration
 from memfabric_hybrid.store.interface import FAREWELL_S, OtherIncarnation, SessionCallback, Watch, WatchCallback

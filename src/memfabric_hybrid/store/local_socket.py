@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 import zlib
 
-from memfabric_hybrid import settings, signal_handlers
-from memfabric_hybrid.file_descriptors import open_socket
-from memfabric_hybrid.peer_credentials import check_user
+from memfabric_hybrid import settings
+from memfabric_hybrid.machine import signal_handlers
+from memfabric_hybrid.machine.file_descriptors import open_socket
+from memfabric_hybrid.machine.peer_credentials import check_user
 from memfabric_hybrid.store.limits import BACKLOG
 
 

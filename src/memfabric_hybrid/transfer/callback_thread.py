@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memfabric_hybrid import _native, callbacks, logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.machine import callbacks
+from memfabric_hybrid.machine.service_thread import ServiceThread
 
 log = logs.get(__name__)
 PeerDownCallback = Callable[[str], Any]

@@ -10,10 +10,12 @@ import threading
 from types import TracebackType
 from typing import Any, NamedTuple, SupportsIndex
 
-from memfabric_hybrid import _native, api_boundary, arguments, forks, settings
+from memfabric_hybrid import _native, settings
+from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotInit
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine import forks
+from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import FAREWELL_S, parse_url
 from memfabric_hybrid.store.url import NO_PORT
@@ -74,7 +76,7 @@ class TransferEngine(_native.TransferCore):
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def initialize(
         self,
         store_url: str | None = None,
@@ -253,7 +255,7 @@ class TransferEngine(_native.TransferCore):
 
     # ---- buffers and tickets -----------------------------------------------------------------------------------------
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def register(self, buffer: object) -> None:
         """`register_memory` for an object with the buffer protocol or a torch CPU tensor; keeps it alive.
 
@@ -264,7 +266,7 @@ class TransferEngine(_native.TransferCore):
         with self._lock:
             self._buffers[address] = kept
 
-    @api_boundary.returns_code
+    @boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
         address, _, kept = arguments.extent(buffer)

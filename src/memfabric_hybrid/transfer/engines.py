@@ -6,8 +6,8 @@ import threading
 import weakref
 from typing import Protocol
 
-from memfabric_hybrid import forks
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 
 

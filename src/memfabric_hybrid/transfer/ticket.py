@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from memfabric_hybrid import _native, awaiting
+from memfabric_hybrid import _native
+from memfabric_hybrid.api import awaiting
 
 
 class Ticket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memfabric_hybrid.public_enum import PublicEnum, PublicFlag
+from memfabric_hybrid.api.public_enum import PublicEnum, PublicFlag
 
 
 class BmDataOpType(PublicFlag):

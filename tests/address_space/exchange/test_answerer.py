@@ -26,8 +26,8 @@ from memfabric_hybrid.address_space.messages import (
     encode,
 )
 from memfabric_hybrid.errors import Code
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership import rank_socket
-from memfabric_hybrid.peer_credentials import OtherUser
 from support.neighbours import THEIRS, memory_file, share
 
 OFFER = Offer("bm/0", share(THEIRS))

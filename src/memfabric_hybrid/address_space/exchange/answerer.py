@@ -22,7 +22,7 @@ from memfabric_hybrid.address_space.exchange import descriptor_shortage
 from memfabric_hybrid.address_space.exchange.packet import NUMBER, Packet
 from memfabric_hybrid.address_space.messages import Answer, Nonsense, NotHere, Refuse, Request, decode_request, encode
 from memfabric_hybrid.errors import Code
-from memfabric_hybrid.peer_credentials import OtherUser, check_peer
+from memfabric_hybrid.machine.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
 JUDGED_WITHIN_S = 5.0  # how long the store may take to show whoever speaks to us

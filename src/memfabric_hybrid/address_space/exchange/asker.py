@@ -22,7 +22,7 @@ from memfabric_hybrid.address_space.messages import Answer, Nonsense, Refuse, Re
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, NoResources
-from memfabric_hybrid.peer_credentials import OtherUser
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 
 log = logs.get(__name__)
 PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected

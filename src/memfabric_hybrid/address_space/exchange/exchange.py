@@ -23,7 +23,7 @@ from memfabric_hybrid.address_space.exchange.links import Links
 from memfabric_hybrid.address_space.messages import Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.machine.service_thread import ServiceThread
 
 log = logs.get(__name__)
 TICK_S = 0.2

@@ -12,7 +12,7 @@ from memfabric_hybrid import logs
 from memfabric_hybrid._native import Endpoint, Link
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.errors import NoResources, NotConnected
-from memfabric_hybrid.peer_credentials import OtherUser, check_peer
+from memfabric_hybrid.machine.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
 

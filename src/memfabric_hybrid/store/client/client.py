@@ -13,7 +13,7 @@ from memfabric_hybrid import clock, logs, settings
 from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
-from memfabric_hybrid.service_thread import THREAD_ENDS_S
+from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool

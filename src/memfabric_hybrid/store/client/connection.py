@@ -12,7 +12,8 @@ import socket
 import struct
 from collections import deque
 
-from memfabric_hybrid import clock, signal_handlers
+from memfabric_hybrid import clock
+from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import KIB, MAX_REPLY_FRAME_BYTES, MIB
 from memfabric_hybrid.store.messages import DECODE_ERRORS, ServerMessage, decode_answer, decode_server_message

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from memfabric_hybrid import callbacks, clock, logs, signal_handlers
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, ResourceInUse, TimedOut, resource_failure
-from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.machine import callbacks, signal_handlers
+from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore

@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from memfabric_hybrid import _native, callbacks, clock, logs
+from memfabric_hybrid import _native, clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, NotStarted
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.machine import callbacks
+from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import FOREVER, AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from memfabric_hybrid import callbacks
+from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.interface import WatchCallback, WatchUpdate
 

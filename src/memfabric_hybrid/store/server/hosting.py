@@ -10,7 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from memfabric_hybrid import forks
+from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store.url import StoreUrl
 
 if TYPE_CHECKING:

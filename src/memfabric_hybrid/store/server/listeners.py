@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from memfabric_hybrid.errors import FabricError, InvalidParam, ResourceInUse
-from memfabric_hybrid.file_descriptors import open_socket
+from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store.limits import BACKLOG
 from memfabric_hybrid.store.url import StoreUrl, check_is_tcp
 

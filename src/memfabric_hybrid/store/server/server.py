@@ -16,10 +16,11 @@ import socket
 from collections.abc import Sequence
 from typing import Any, cast
 
-from memfabric_hybrid import clock, file_descriptors, logs
+from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
-from memfabric_hybrid.service_thread import ServiceThread
+from memfabric_hybrid.machine import file_descriptors
+from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local

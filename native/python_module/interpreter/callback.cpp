@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python_module/callback.h"
+#include "python_module/interpreter/callback.h"
 
 #include "base/interruption.h"
 #include "base/last_error.h"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex, overload
 
-from memfabric_hybrid import arguments
+from memfabric_hybrid.api import arguments
 
 
 class Config:

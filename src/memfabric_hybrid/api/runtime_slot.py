@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from memfabric_hybrid import forks, logs
+from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NotInit
-from memfabric_hybrid.interruption import Interruption
+from memfabric_hybrid.machine import forks
+from memfabric_hybrid.machine.interruption import Interruption
 
 log = logs.get(__name__)
 MOMENT_S = 0.2  # for a start to clean up, when the farewell of the runtime has used up the time

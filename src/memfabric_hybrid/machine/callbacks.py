@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from memfabric_hybrid import logs
-from memfabric_hybrid.service_thread import is_current_one_of_ours
+from memfabric_hybrid.machine.service_thread import is_current_one_of_ours
 
 P = ParamSpec("P")
 log = logs.get(__name__)

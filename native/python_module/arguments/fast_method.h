@@ -17,9 +17,9 @@
 #include <tuple>
 #include <utility>
 
-#include "python_module/fast_arguments.h"
-#include "python_module/number.h"
-#include "python_module/number_list.h"
+#include "python_module/arguments/fast_arguments.h"
+#include "python_module/arguments/number.h"
+#include "python_module/arguments/number_list.h"
 
 namespace memfabric::python {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python_module/failure_report.h"
+#include "python_module/interpreter/failure_report.h"
 
 #include <nanobind/stl/string.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/last_error.h"
 #include "python_module/bindings.h"
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 
 namespace nb = nanobind;
 

@@ -12,8 +12,10 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from memfabric_hybrid import _native, failure_log, forks, logs, signal_handlers
+from memfabric_hybrid import _native, logs
+from memfabric_hybrid.api import failure_log
 from memfabric_hybrid.errors import SHORTAGES, Code, FabricError, resource_failure
+from memfabric_hybrid.machine import forks, signal_handlers
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "python_module/number.h"
+#include "python_module/arguments/number.h"
 
 namespace memfabric::python {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python_module/raise.h"
+#include "python_module/interpreter/raise.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

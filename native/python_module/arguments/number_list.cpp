@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python_module/number_list.h"
+#include "python_module/arguments/number_list.h"
 
 #include <bit>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "python_module/number.h"
+#include "python_module/arguments/number.h"
 
 namespace memfabric::python {
 namespace {

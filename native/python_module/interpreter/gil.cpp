@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 
 #include <cxxabi.h>
 #include <pthread.h>

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "python_module/gil.h"
+#include "python_module/interpreter/gil.h"
 
 namespace memfabric::python {
 

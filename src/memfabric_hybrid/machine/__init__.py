@@ -1,0 +1,1 @@
+"""What the process and its machine give: threads, descriptors, forks, signals, limits, other processes' users."""
