@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "copy_limits.h"
 #include "copy/engine.h"
+#include "copy_limits.h"
 
 namespace {
 

@@ -11,9 +11,9 @@ BUILD = ROOT / "build" / "benchmarks"
 KINDS = {"memcpy": 0, "non-temporal": 1, "memcpy, 2 threads": 2}
 
 
-def build() -> Path:
+def build(*settings: str) -> Path:
     """The shared library with the limits; built on first use."""
-    configure = ["cmake", "-S", ROOT, "-B", BUILD, "-DMF_BUILD_PYTHON=OFF", "-DMF_BUILD_BENCHMARKS=ON"]
+    configure = ["cmake", "-S", ROOT, "-B", BUILD, "-DMF_BUILD_PYTHON=OFF", "-DMF_BUILD_BENCHMARKS=ON", *settings]
     for command in (configure, ["cmake", "--build", BUILD, "-j2"]):
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:

@@ -81,6 +81,16 @@ def all_shapes() -> list[Shape]:
     ]
 
 
+def network_sizes() -> list[Shape]:
+    """For a curve: every power of four between those above."""
+    sizes = [4 * KIB * 4**i for i in range(8)]
+    return [single(_name(size), size, max(8, min(1000, 256 * MIB // size)), 1) for size in sizes]
+
+
+def _name(size_bytes: int) -> str:
+    return f"{size_bytes // MIB} MiB" if size_bytes >= MIB else f"{size_bytes // KIB} KiB"
+
+
 def _pairs(rng: random.Random, count: int, limit: int) -> list[tuple[int, int]]:
     return list(zip(rng.sample(range(limit), count), rng.sample(range(limit), count), strict=True))
 

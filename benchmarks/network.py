@@ -1,0 +1,128 @@
+"""Transfers between two hosts over TCP, beside the limit of a socket, UCX, and the engines of others, in one run.
+
+The hosts are two network namespaces of this machine with a cable between them (so it needs root). Everybody writes the
+same shapes from 512 MiB of its own into 512 MiB over there; the drivers take turns, each figure is the best round's
+median.
+
+    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers]
+
+`--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
+`--peers` measures Mooncake and NIXL as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import struct
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from support.limits import BUILD, build
+from support.network_drivers import Driver, Program
+from support.report import Report, bar, best_median
+from support.shapes import Shape, all_shapes, network_sizes
+from support.two_hosts import two_hosts
+
+from support import network_drivers, network_plot
+
+SOCKET, UCX, OURS = "one socket", "UCX", "ours"
+BARS: dict[str, tuple[tuple[str, float], ...]] = {  # times as fast as whom
+    "4KiB": ((UCX, 1 / 1.5),),
+    "64MiB": ((SOCKET, 0.95), (UCX, 1.3)),
+    "kv122": ((UCX, 1.0),),
+    "4096x4KiB": ((SOCKET, 0.95), (UCX, 3.0)),
+}
+MOONCAKE = {  # its defaults refuse batches of 4096 pieces
+    "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "8192",
+    "MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER": "8192",
+}
+OVER_TCP = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "cable"}
+MOST_OPERATIONS = 200  # of one sample
+
+
+def write_layouts(shapes: list[Shape], path: Path) -> None:
+    """As benchmarks/native/layouts.h reads them."""
+    numbers: list[int] = [len(shapes)]
+    for shape in shapes:
+        numbers.append(len(shape.layouts))
+        for layout in shape.layouts:
+            numbers.append(len(layout.sizes))
+            for piece in zip(layout.sources, layout.targets, layout.sizes, strict=True):
+                numbers.extend(map(int, piece))
+    path.write_bytes(struct.pack(f"={len(numbers)}Q", *numbers))
+
+
+def programs(layouts: Path, with_peers: bool) -> list[Program]:
+    ucx_root = Path(sysconfig.get_path("purelib")) / "libucx"
+    build(f"-DMF_UCX_ROOT={ucx_root}")
+    binaries = BUILD / "benchmarks" / "native"
+    chosen = [network_drivers.native(SOCKET, binaries / "tcp_limit", layouts), network_drivers.ours()]
+    if (binaries / "ucx_limit").exists():
+        chosen.append(network_drivers.native(UCX, binaries / "ucx_limit", layouts, OVER_TCP))
+    else:
+        print("UCX is not measured: neither libucx-dev nor the Python package libucx-cu12 is here")
+    if with_peers:
+        quiet = {**OVER_TCP, "NIXL_LOG_LEVEL": "ERROR"}
+        wanted = (network_drivers.peer("Mooncake", "mooncake", MOONCAKE), network_drivers.peer("NIXL", "nixl", quiet))
+        chosen += [program for program in wanted if program is not None]
+    return chosen
+
+
+def measure(drivers: list[Driver], number: int, shape: Shape, rounds: int) -> dict[str, float]:
+    operations = min(shape.operations, MOST_OPERATIONS)
+    samples: dict[str, list[list[float]]] = {driver.name: [] for driver in drivers}
+    for _ in range(rounds):
+        for driver in drivers:
+            samples[driver.name].append(driver.run(number, operations))
+    return {name: best_median(taken) for name, taken in samples.items()}
+
+
+def tell(report: Report, shape: Shape, medians: dict[str, float]) -> None:
+    ours = medians[OURS]
+    ratios = {name: median / ours for name, median in medians.items() if name != OURS}
+    verdicts = [
+        f"{ratios[name]:.2f} × {name}: {bar(ratios[name], limit, at_least=True)}"
+        for name, limit in BARS.get(shape.name, ())
+        if name in ratios
+    ]
+    verdicts += [f"{ratios[name]:.2f} × {name}" for name in ratios if name not in dict(BARS.get(shape.name, ()))]
+    figures = ", ".join(f"{name} {median:.1f}" for name, median in medians.items())
+    row: dict[str, Any] = {"shape": shape.name, "bytes": shape.total_bytes, "median_us": medians, "ratios": ratios}
+    speed = f"{shape.total_bytes / ours / 1e3:.2f} GB/s"
+    report.add(f"{shape.name:>10}  {speed:>10}  µs: {figures}\n{'':24}{'; '.join(verdicts)}", **row)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="one shape")
+    parser.add_argument("--sizes", action="store_true", help="all sizes, and a plot")
+    parser.add_argument("--peers", action="store_true", help="Mooncake and NIXL as well")
+    options = parser.parse_args()
+    shapes = all_shapes() + network_sizes()
+    report = Report("network")
+    with contextlib.ExitStack() as stack:
+        layouts = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "layouts"
+        write_layouts(shapes, layouts)
+        chosen = programs(layouts, options.peers)
+        hosts = stack.enter_context(two_hosts())
+        drivers = [stack.enter_context(network_drivers.started(program, hosts)) for program in chosen]
+        for number, shape in enumerate(shapes):
+            is_size = number >= len(all_shapes())
+            if options.only not in (None, shape.name) or (is_size and not options.sizes):
+                continue
+            tell(report, shape, measure(drivers, number, shape, options.rounds))
+    report.save()
+    if options.sizes:
+        network_plot.save(report.rows)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as failure:
+        raise SystemExit(str(failure)) from None

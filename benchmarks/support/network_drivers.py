@@ -1,0 +1,98 @@
+"""Everybody who moves bytes between the two hosts: a target process on one, an initiator on the other.
+
+A target prints "ready" and what the initiator has to know. An initiator prints "ready"; then a line "shape operations"
+makes it write that shape so many times, and it answers "samples" with the microseconds of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from support import peers
+from support.two_hosts import INITIATOR, TARGET, TwoHosts
+
+SCRIPTS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Program:
+    """`target` gets its address, `initiator` its own address and what the target said."""
+
+    name: str
+    target: Sequence[str]
+    initiator: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Driver:
+    """A running pair. `run` takes one sample."""
+
+    def __init__(self, name: str, initiator: subprocess.Popen[str]) -> None:
+        self.name = name
+        self._initiator = initiator
+
+    def run(self, shape: int, operations: int) -> list[float]:
+        assert self._initiator.stdin is not None
+        print(shape, operations, file=self._initiator.stdin, flush=True)
+        return [float(us) for us in json.loads(" ".join(_answer(self._initiator, self.name, "samples")))]
+
+
+@contextlib.contextmanager
+def started(program: Program, hosts: TwoHosts) -> Iterator[Driver]:
+    with _process(hosts.on(TARGET, *program.target, TARGET), program) as target:
+        told = _answer(target, program.name, "ready")
+        with _process(hosts.on(INITIATOR, *program.initiator, INITIATOR, *told), program) as initiator:
+            _answer(initiator, program.name, "ready")
+            yield Driver(program.name, initiator)
+
+
+@contextlib.contextmanager
+def _process(command: list[str], program: Program) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS.parent), **program.environment},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _answer(process: subprocess.Popen[str], name: str, word: str) -> list[str]:
+    """The rest of the next line that starts with the word; libraries write lines of their own as well."""
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    for line in output:
+        if line.startswith(word):
+            return line.split()[1:]
+    raise SystemExit(f"{name}: its process ended")
+
+
+def ours(transport: str = "tcp") -> Program:
+    script = str(SCRIPTS / "network_ours.py")
+    return Program("ours", (sys.executable, script, "target"), (sys.executable, script, "initiator"))
+
+
+def native(name: str, binary: Path, layouts: Path, environment: Mapping[str, str] | None = None) -> Program:
+    """A program of benchmarks/native."""
+    return Program(name, (str(binary), "target"), (str(binary), "initiator", str(layouts)), environment or {})
+
+
+def peer(name: str, package: str, environment: Mapping[str, str]) -> Program | None:
+    """One that scripts/peers installs; None, and a word, if it is not there."""
+    if not peers.has_package(package):
+        print(f"{name} is not measured, there is no {package}: {peers.REMEDY}")
+        return None
+    script = str(SCRIPTS / f"network_{package}.py")
+    return Program(name, (str(peers.PYTHON), script, "target"), (str(peers.PYTHON), script, "initiator"), environment)

@@ -1,0 +1,50 @@
+"""Two hosts on this machine: network namespaces with a cable between them, for as long as the block lasts.
+
+They belong to two processes that do nothing else and die with this one, so nothing is ever left behind. Needs root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+
+INITIATOR, TARGET = "10.78.0.1", "10.78.0.2"
+_HOLD = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); print(flush=True); signal.pause()"
+
+
+class TwoHosts:
+    def __init__(self, holders: dict[str, int]) -> None:
+        self._holders = holders
+
+    def on(self, address: str, *command: str) -> list[str]:
+        """The command line that runs it on that host."""
+        return ["nsenter", f"--net=/proc/{self._holders[address]}/ns/net", *command]
+
+
+@contextlib.contextmanager
+def two_hosts() -> Iterator[TwoHosts]:
+    if os.geteuid() != 0:
+        raise SystemExit("hosts are network namespaces, and only root can make them")
+    with contextlib.ExitStack() as stack:
+        holders = {}
+        for address in (INITIATOR, TARGET):
+            command = ["unshare", "--net", "python3", "-c", _HOLD]
+            holder = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(holder.kill)
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            holders[address] = holder.pid
+        first, second = holders.values()
+        _ip(f"link add cable netns {first} type veth peer name cable netns {second}")
+        for address, pid in holders.items():
+            inside = ("nsenter", f"--net=/proc/{pid}/ns/net")
+            _ip("link set lo up", *inside)
+            _ip(f"address add {address}/24 dev cable", *inside)
+            _ip("link set cable up", *inside)
+        yield TwoHosts(holders)
+
+
+def _ip(arguments: str, *inside: str) -> None:
+    subprocess.run([*inside, "ip", *arguments.split()], check=True)
