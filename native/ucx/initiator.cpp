@@ -90,7 +90,7 @@ void Initiator::leave_turn() {
 }
 
 void Initiator::drive_for(UcxMove& move, Deadline until) {
-    Spin spin;
+    Spin spin(kInitiatorSpin);
     for (;;) {
         const bool changed = step();
         if (move.done()) return;

@@ -84,7 +84,7 @@ void ProgressThread::run(std::function<void()> work) {
 
 void ProgressThread::serve() {
     pthread_setname_np(pthread_self(), "mf-ucx");
-    Spin spin;
+    Spin spin(kTargetSpin);
     while (!stopping_) {
         PausePoint::reach("ucx.progress");
         if (run_tasks() | progress()) {
