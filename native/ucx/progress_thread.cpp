@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/blocked_signals.h"
-#include "base/cpu.h"
 #include "base/fork_guard.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
@@ -90,7 +89,7 @@ void ProgressThread::serve() {
         if (run_tasks() | progress()) {
             spin.begin();
         } else if (spin.goes_on()) {
-            cpu_relax();
+            std::this_thread::yield();  // the other side may be on this core
         } else if (arm()) {
             sleep();
             spin.begin();
