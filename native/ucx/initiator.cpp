@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/cpu.h"
@@ -90,7 +91,7 @@ void Initiator::leave_turn() {
 }
 
 void Initiator::drive_for(UcxMove& move, Deadline until) {
-    Spin spin;
+    Spin spin(kInitiatorSpin);
     for (;;) {
         const bool changed = step();
         if (move.done()) return;
@@ -99,7 +100,7 @@ void Initiator::drive_for(UcxMove& move, Deadline until) {
         if (changed) {
             spin.begin();
         } else if (spin.goes_on()) {
-            cpu_relax();
+            std::this_thread::yield();  // the other side may be on this core
         } else if (worker_->arm()) {
             sleep(until);
             spin.begin();

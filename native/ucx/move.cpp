@@ -15,7 +15,9 @@ constexpr std::size_t kOperationBytes = std::size_t{1} << 20;  // of one put or 
 constexpr std::size_t kFlushBytes = std::size_t{2} << 20;
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // under way
 constexpr std::size_t kMostOperations = 256;
-constexpr std::chrono::seconds kFarewell{1};  // for the target's answers to a move that was ended early
+// For a move that was ended early: until the target's next answer, and for all of them.
+constexpr std::chrono::seconds kFarewell{1};
+constexpr std::chrono::seconds kLongestFarewell{5};
 
 }  // namespace
 
@@ -46,12 +48,21 @@ bool UcxMove::lease() {
     return endpoint_ != nullptr;
 }
 
+// What is under way may end well as long as answers come.
 void UcxMove::obey_cancel() {
-    if (cancelled_.load(std::memory_order_relaxed) && !stopping_) {
+    const auto now = Clock::now();
+    if (!stopping_ && cancelled_.load(std::memory_order_relaxed)) {
         stopping_ = true;
-        give_up_at_ = Clock::now() + kFarewell;
+        last_answer_ = activity();
+        give_up_at_ = now + kFarewell;
+        give_up_for_good_at_ = now + kLongestFarewell;
     }
-    if (give_up_at_ == Deadline::max() || endpoint_->is_closing() || Clock::now() < give_up_at_) return;
+    if (give_up_at_ == Deadline::max() || endpoint_->is_closing()) return;
+    if (last_answer_ != activity()) {
+        last_answer_ = activity();
+        give_up_at_ = std::min(now + kFarewell, give_up_for_good_at_);
+    }
+    if (now < give_up_at_) return;
     given_up_ = true;
     endpoint_->begin_close();
 }

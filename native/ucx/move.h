@@ -76,7 +76,9 @@ private:
     abi::Result failure_ = abi::kOk;
     bool given_up_ = false;
     bool over_ = false;
+    std::uint64_t last_answer_ = 0;  // `activity` by then, once it is cancelled
     Deadline give_up_at_ = Deadline::max();
+    Deadline give_up_for_good_at_ = Deadline::max();
     std::atomic<bool> cancelled_{false};
     std::atomic<bool> done_{false};
     std::atomic<std::uint64_t> activity_{0};

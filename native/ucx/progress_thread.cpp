@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/blocked_signals.h"
-#include "base/cpu.h"
 #include "base/fork_guard.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
@@ -84,13 +83,13 @@ void ProgressThread::run(std::function<void()> work) {
 
 void ProgressThread::serve() {
     pthread_setname_np(pthread_self(), "mf-ucx");
-    Spin spin;
+    Spin spin(kTargetSpin);
     while (!stopping_) {
         PausePoint::reach("ucx.progress");
         if (run_tasks() | progress()) {
             spin.begin();
         } else if (spin.goes_on()) {
-            cpu_relax();
+            std::this_thread::yield();  // the other side may be on this core
         } else if (arm()) {
             sleep();
             spin.begin();
