@@ -20,7 +20,7 @@ class TwoHosts:
 
     def on(self, address: str, *command: str) -> list[str]:
         """The command line that runs it on that host."""
-        return ["nsenter", f"--net=/proc/{self._holders[address]}/ns/net", *command]
+        return [*_entered(self._holders[address]), *command]
 
 
 @contextlib.contextmanager
@@ -30,7 +30,15 @@ def two_hosts() -> Iterator[TwoHosts]:
     with contextlib.ExitStack() as stack:
         holders = {}
         for address in (INITIATOR, TARGET):
-            command = ["unshare", "--net", "python3", "-c", _HOLD]
+            # With a /sys of its own: UCX looks there for the devices that it has.
+            command = [
+                "unshare",
+                "--net",
+                "--mount",
+                "sh",
+                "-c",
+                f"mount -t sysfs sysfs /sys && exec python3 -c '{_HOLD}'",
+            ]
             holder = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
             stack.callback(holder.kill)
             assert holder.stdout is not None
@@ -39,11 +47,15 @@ def two_hosts() -> Iterator[TwoHosts]:
         first, second = holders.values()
         _ip(f"link add cable netns {first} type veth peer name cable netns {second}")
         for address, pid in holders.items():
-            inside = ("nsenter", f"--net=/proc/{pid}/ns/net")
+            inside = _entered(pid)
             _ip("link set lo up", *inside)
             _ip(f"address add {address}/24 dev cable", *inside)
             _ip("link set cable up", *inside)
         yield TwoHosts(holders)
+
+
+def _entered(pid: int) -> tuple[str, ...]:
+    return "nsenter", f"--net=/proc/{pid}/ns/net", f"--mount=/proc/{pid}/ns/mnt"
 
 
 def _ip(arguments: str, *inside: str) -> None:
