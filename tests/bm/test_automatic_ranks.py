@@ -14,9 +14,9 @@ STARTS = 32
 CONNECTING = "member.enter.connecting"  # the store listens, the process that runs it has no rank yet
 
 
-def waiting_at_the_door() -> int:
+def held_hellos() -> int:
     """How many connections to the store of this process have said Hello and got no answer."""
-    return sum(len(server.state.at_the_door) for server in hosting._servers.values())
+    return sum(len(server.state.held_hellos) for server in hosting._servers.values())
 
 
 def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
@@ -27,7 +27,7 @@ def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
                 starting = Beside(lambda: pool_worker.enter(store_url, 4))
                 point.wait_until_reached()
                 others = [cluster.begin(index, "enter", store_url, 4) for index in range(3)]
-                wait_until(lambda: waiting_at_the_door() >= 3 or all(other.ready() for other in others))  # noqa: B023
+                wait_until(lambda: held_hellos() >= 3 or all(other.ready() for other in others))  # noqa: B023
             assert starting.result() == (0, "")
             assert [other.result() for other in others] == [(0, "")] * 3
             assert pool_worker.rank() == 0, f"at start {start}"
@@ -37,12 +37,12 @@ def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
 
 
 def test_starting_the_store_and_failing_leaves_the_others_a_store(store_url: str, workers: Any) -> None:
-    """Those at the door are not left there: they find that the store is gone, and one of them starts another."""
+    """Those whose Hellos are held are not left alone: they find that the store is gone, and one of them starts another."""
     with workers(2) as cluster, held(CONNECTING) as point:
         starting = Beside(lambda: pool_worker.enter(store_url, 4))
         point.wait_until_reached()
         others = [cluster.begin(index, "enter", store_url, 4) for index in range(2)]
-        wait_until(lambda: waiting_at_the_door() >= 2)
+        wait_until(lambda: held_hellos() >= 2)
         ending = Beside(pool_worker.uninitialize)
         point.release()
         assert starting.result()[0] == -2008
@@ -59,7 +59,7 @@ def test_store_that_another_capability_shares_is_opened_by_a_failure(store_url: 
         hosting.host(url, "test")
         try:
             other = cluster.begin(0, "enter", store_url, 4)
-            wait_until(lambda: waiting_at_the_door() >= 1)
+            wait_until(lambda: held_hellos() >= 1)
             ending = Beside(bm.uninitialize)
             point.release()
             assert starting.result()[0] == -2008

@@ -18,7 +18,7 @@ def check(state: StoreState, connected: set[int] | None = None) -> None:
     _connections(state)
     if connected is not None:
         greeted = set(state._greeted) | set(state.tables.sessions._by_connection)
-        assert set(state._strangers) | set(state.at_the_door) | greeted <= connected
+        assert set(state._strangers) | set(state.held_hellos) | greeted <= connected
 
 
 def check_effects(effects: list[Effect], connected: set[int]) -> None:

@@ -91,7 +91,7 @@ class Member:
         try:
             return cls._enter(entry, session, on_session, deadline, interruption)
         finally:
-            hosting.open_door(entry.url, session)
+            hosting.admit_all(entry.url, session)
 
     @classmethod
     def _enter(

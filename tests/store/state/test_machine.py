@@ -73,10 +73,10 @@ def test_who_never_greets_is_closed(bench: Bench) -> None:
     assert bench.pass_time(0.2) == [Close(1, f"no Hello within {HELLO_TIMEOUT_S:g} s")]
 
 
-# --- the door -------------------------------------------------------------------------------------------------------
+# --- who is served first ------------------------------------------------------------------------------------------
 
 
-def behind_the_door() -> Bench:
+def serving_one_first() -> Bench:
     """A store that serves session 1 first."""
     bench = Bench()
     bench.state = StoreState("one", first=session_id(1))
@@ -84,12 +84,12 @@ def behind_the_door() -> Bench:
 
 
 def test_first_session_has_its_rank_before_others_are_answered() -> None:
-    bench = behind_the_door()
+    bench = serving_one_first()
     assert bench.greet(2, 2) == bench.greet(20, 2, m.EVENTS) == bench.greet(3, 3) == []
     assert answer(bench.say(bench.member(1), m.ClaimRank(1, "g", 4, b"", None, ()))) == m.Number(0)
     assert bench.pass_time(HELLO_TIMEOUT_S + 1) != [], "its own heartbeats are missing, and nothing else"
     assert not bench.state.knows(2)
-    welcomes = bench.state.open_door(bench.now)
+    welcomes = bench.state.admit_all(bench.now)
     assert [(effect.connections, type(effect.message)) for effect in welcomes if isinstance(effect, Send)] == [
         ((2,), m.Welcome),
         ((20,), m.Welcome),
@@ -97,16 +97,16 @@ def test_first_session_has_its_rank_before_others_are_answered() -> None:
     ]
     assert bench.state.is_event_channel(20)
     assert bench.greet(4, 4) == [Send((4,), m.Welcome("one", bench.state.tables.keyspace.revision))]
-    assert bench.state.open_door(bench.now) == []
+    assert bench.state.admit_all(bench.now) == []
 
 
-def test_who_cannot_wait_at_the_door_is_expelled_and_who_leaves_is_forgotten() -> None:
-    bench = behind_the_door()
+def test_who_speaks_while_its_hello_is_held_is_expelled_and_who_leaves_is_forgotten() -> None:
+    bench = serving_one_first()
     bench.greet(2, 2)
     assert Close(2, "Get before our Welcome") in bench.say(2, m.Get("k"))
     bench.greet(3, 3)
     bench.leave(3)
-    assert bench.state.open_door(bench.now) == []
+    assert bench.state.admit_all(bench.now) == []
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def test_who_comes_back_has_its_rank_and_gives_the_others_their_time(bench: Benc
     assert ranks_told(bench.pass_time(0.5)) == {newcomer: 2}
 
 
-def test_who_comes_back_does_not_wait_at_the_door() -> None:
+def test_who_comes_back_is_not_held_back() -> None:
     bench = Bench()
     bench.state = StoreState("one", first=session_id(1))
     bench.state.tables.recovery.begin(bench.now)

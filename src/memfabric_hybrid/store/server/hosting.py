@@ -25,7 +25,7 @@ _lock = threading.Lock()
 def host(url: StoreUrl, owner: str, *, first: bytes | None = None) -> None:
     """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address.
 
-    One that is started for the session `first` serves nobody else until `open_door`.
+    One that is started for the session `first` serves nobody else until `admit_all`.
     """
     forks.notice()
     with _lock:
@@ -40,11 +40,11 @@ def host(url: StoreUrl, owner: str, *, first: bytes | None = None) -> None:
         _owners.setdefault(url, set()).add(owner)
 
 
-def open_door(url: StoreUrl, session: bytes) -> None:
+def admit_all(url: StoreUrl, session: bytes) -> None:
     """The server was started for this session first, and now it serves all; otherwise nothing happens."""
     with _lock:
         if url in _servers:
-            _servers[url].open_door(session)
+            _servers[url].admit_all(session)
 
 
 def release(url: StoreUrl, owner: str) -> None:

@@ -128,7 +128,7 @@ def keep_alive(connection: socket.socket) -> None:
 class StoreServer:
     """`start()` returns when the address is bound and served; `stop()` when everything has ended.
 
-    With `first` only that session is served until `open_door`; all others wait for an answer to their Hello.
+    With `first` only that session is served until `admit_all`; all others wait for an answer to their Hello.
     """
 
     def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True, first: bytes | None = None) -> None:
@@ -187,11 +187,11 @@ class StoreServer:
             if not thread.join(Deadline(STOP_S)):
                 _log.error("store %s: its thread has not ended within %g s; it is left behind", self.url, STOP_S)
 
-    def open_door(self, session: bytes) -> None:
+    def admit_all(self, session: bytes) -> None:
         """From any thread. Nothing happens unless the server waits for that session."""
         if self.state.first == session:
             with contextlib.suppress(RuntimeError):  # the loop is closed already
-                self._loop.call_soon_threadsafe(self._open_door)
+                self._loop.call_soon_threadsafe(self._admit_all)
 
     def _add_local_socket(self) -> None:
         try:
@@ -248,10 +248,10 @@ class StoreServer:
             for listener in self._listeners
         ]
 
-    def _open_door(self) -> None:
-        for number in self.state.at_the_door:
+    def _admit_all(self) -> None:
+        for number in self.state.held_hellos:
             self.peers[number].reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
-        self.carry_out(self.state.open_door(clock.now()))
+        self.carry_out(self.state.admit_all(clock.now()))
 
     def _new_peer(self) -> _Peer:
         return _Peer(self, next(self._numbers))

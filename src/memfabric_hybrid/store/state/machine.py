@@ -1,6 +1,6 @@
 """The store as a state machine: (event, now) → effects. No sockets, no threads, no time, no random.
 
-Events: `connected`, `disconnected`, `message`, `open_door`, `tick`. Effects: messages, and connections to close.
+Events: `connected`, `disconnected`, `message`, `admit_all`, `tick`. Effects: messages, and connections to close.
 `changes()` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
 over, so that a burst costs one push. This file knows who is connected; what the store knows is in `tables.py`.
 """
@@ -22,14 +22,14 @@ HELLO_TIMEOUT_S = 10.0
 class StoreState:
     """Thread-agnostic: whoever drives it calls one method at a time.
 
-    `first`: a session that is to be served before all others. Their Hellos wait until `open_door`, but for those who
+    `first`: a session that is to be served before all others. Their Hellos wait until `admit_all`, but for those who
     were members of an earlier store.
     """
 
     def __init__(self, incarnation: str, first: bytes | None = None) -> None:
         self.incarnation = incarnation
-        self.first = first  # None: the door is open
-        self.at_the_door: dict[ConnectionId, m.Hello] = {}  # in the order in which they came
+        self.first = first  # None: all are served
+        self.held_hellos: dict[ConnectionId, m.Hello] = {}  # in the order in which they came
         self.tables = StoreTables()
         self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
@@ -62,7 +62,7 @@ class StoreState:
     def disconnected(self, connection: ConnectionId) -> list[Effect]:
         """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
         self._strangers.pop(connection, None)
-        self.at_the_door.pop(connection, None)
+        self.held_hellos.pop(connection, None)
         self._greeted.pop(connection, None)
         self.tables.waiters.withdraw(connection)
         self.tables.rendezvous.withdraw(connection)
@@ -96,10 +96,10 @@ class StoreState:
                 self._greeted.pop(effect.connection, None)
         return effects
 
-    def open_door(self, now: float) -> list[Effect]:
+    def admit_all(self, now: float) -> list[Effect]:
         """From now on all are served, first those who wait."""
         self.first = None
-        waiting, self.at_the_door = self.at_the_door, {}
+        waiting, self.held_hellos = self.held_hellos, {}
         return [effect for connection, hello in waiting.items() for effect in self._welcome(connection, hello, now)]
 
     def heard(self, connection: ConnectionId, now: float) -> None:
@@ -154,7 +154,7 @@ class StoreState:
     # --- connections and sessions -----------------------------------------------------------------------------------
 
     def _greet(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
-        if connection in self.at_the_door:
+        if connection in self.held_hellos:
             return self.expel(connection, f"{type(message).__name__} before our Welcome")
         if connection not in self._strangers:
             return []  # closed by us; what it had sent before it noticed does not count
@@ -170,7 +170,7 @@ class StoreState:
         if message.returning:
             self.tables.recovery.heard(message.heartbeat_timeout_s)
         elif self.first not in (None, message.session):
-            self.at_the_door[connection] = message
+            self.held_hellos[connection] = message
             return []
         return self._welcome(connection, message, now)
 
