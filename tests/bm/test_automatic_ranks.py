@@ -37,7 +37,7 @@ def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
 
 
 def test_starting_the_store_and_failing_leaves_the_others_a_store(store_url: str, workers: Any) -> None:
-    """Those whose Hellos are held are not left alone: they find that the store is gone, and one of them starts another."""
+    """Those whose Hellos are held find that the store is gone, and one of them starts another."""
     with workers(2) as cluster, held(CONNECTING) as point:
         starting = Beside(lambda: pool_worker.enter(store_url, 4))
         point.wait_until_reached()

@@ -165,7 +165,7 @@ def test_prefault_allocates_everything_at_create(monkeypatch: pytest.MonkeyPatch
 
 def test_prefault_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MF_PREFAULT", "on")
-    monkeypatch.setattr("memfabric_hybrid.patience.FIRST_S", 0.0)
+    monkeypatch.setattr("memfabric_hybrid.waiting_log.FIRST_S", 0.0)
     monkeypatch.setattr(prefault, "STEP_BYTES", 2 * MIB)
     lines: list[str] = []
     mf.set_extern_logger(lambda level, text: lines.append(text))

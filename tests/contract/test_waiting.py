@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, clock, patience, shm
+from memfabric_hybrid import bm, clock, shm, waiting_log
 from support.programs import run_python
 from support.threads import Beside, wait_until
 from support.workers import Cluster
@@ -28,7 +28,7 @@ WARNING = 2
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Warnings; who waits says so soon."""
-    monkeypatch.setattr(patience, "FIRST_S", 0.05)
+    monkeypatch.setattr(waiting_log, "FIRST_S", 0.05)
     said: list[str] = []
     mf.set_extern_logger(lambda level, text: said.append(text) if level == WARNING else None)
     yield said
@@ -102,7 +102,7 @@ def test_intervals_grow(monkeypatch: pytest.MonkeyPatch) -> None:
             said.append(now)
 
     log: Any = Recorder()
-    waiting = patience.Patience(log, 300)
+    waiting = waiting_log.WaitingLog(log, 300)
     while now < 250:
         waiting.tell("somebody")
         now += min(0.5, max(waiting.due_in_s(), 0.01))

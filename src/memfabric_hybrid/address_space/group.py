@@ -24,10 +24,10 @@ from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
-from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import WatchUpdate
 from memfabric_hybrid.transports.nic import is_loopback
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, Route
+from memfabric_hybrid.waiting_log import WaitingLog
 
 log = logs.get(__name__)
 NOT_FROM_HERE = (
@@ -108,10 +108,10 @@ class Group:
 
         TimedOut names who did not come; NotConnected, at once, who came and is gone again.
         """
-        patience = Patience(log, deadline.timeout_s)
-        while missing := self._missing_after(patience.due_in_s(), deadline):  # under no lock: a logger may call us
+        waiting = WaitingLog(log, deadline.timeout_s)
+        while missing := self._missing_after(waiting.due_in_s(), deadline):  # under no lock: a logger may call us
             ranks = ", ".join(map(str, missing))
-            patience.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
+            waiting.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
 
     def _missing_after(self, wait_s: float, deadline: Deadline) -> list[int]:
         """Who is missing so much later; nobody, as soon as that is so."""

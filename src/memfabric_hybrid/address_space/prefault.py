@@ -6,7 +6,7 @@ import os
 
 from memfabric_hybrid import logs
 from memfabric_hybrid.errors import MallocFailed
-from memfabric_hybrid.patience import Patience
+from memfabric_hybrid.waiting_log import WaitingLog
 
 STEP_BYTES = 256 << 20  # between looks whether to say how far it is, and for signal handlers
 
@@ -15,7 +15,7 @@ _log = logs.get(__name__)
 
 def fill(fd: int, size_bytes: int) -> None:
     """Allocates every page of the file; says how far it is when that takes long. MallocFailed: too few are left."""
-    patience = Patience(_log)
+    waiting = WaitingLog(_log)
     for done in range(0, size_bytes, STEP_BYTES):
         try:
             os.posix_fallocate(fd, done, min(STEP_BYTES, size_bytes - done))
@@ -23,4 +23,4 @@ def fill(fd: int, size_bytes: int) -> None:
             raise MallocFailed(
                 f"MF_PREFAULT: only {done} of {size_bytes} bytes could be allocated: {error.strerror}; ask for less"
             ) from error
-        patience.tell(f"MF_PREFAULT has allocated {done} of {size_bytes} bytes")
+        waiting.tell(f"MF_PREFAULT has allocated {done} of {size_bytes} bytes")

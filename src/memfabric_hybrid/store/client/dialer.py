@@ -13,11 +13,11 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, ResourceInUse, TimedOut, resource_failure
 from memfabric_hybrid.machine import callbacks, signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
-from memfabric_hybrid.patience import Patience
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore
 from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
+from memfabric_hybrid.waiting_log import WaitingLog
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
 CONNECT_TIMEOUT_S = 5.0  # of one attempt
@@ -71,11 +71,11 @@ class Dialer:
         """Tries until the deadline, then TimedOut. NotStarted when the client closes meanwhile."""
         attempts = 0
         reason = ""  # not the exception: it would keep this frame, and all its callers', alive
-        patience = Patience(_log, deadline.timeout_s)
+        waiting = WaitingLog(_log, deadline.timeout_s)
         for pause_s in pauses_s():
             attempts += 1
             try:
-                return self.attempt(role, deadline.at, patience=patience)
+                return self.attempt(role, deadline.at, waiting=waiting)
             except (ConnectionLost, AnswerLate) as error:
                 reason = str(error)
                 if isinstance(error, NoStore) and self._met is None:
@@ -83,7 +83,7 @@ class Dialer:
                         f"store address {self.url} is taken by something that is no store: {reason}; "
                         "choose another port or stop that server"
                     ) from None
-            patience.tell(f"store {self.url} is not there: {reason or NO_ANSWER}")
+            waiting.tell(f"store {self.url} is not there: {reason or NO_ANSWER}")
             if self.closing.wait(min(pause_s, deadline.remaining_s())):
                 raise NotStarted(f"the client of store {self.url} is closed")
             if deadline.expired:
@@ -97,7 +97,7 @@ class Dialer:
         )
 
     def attempt(
-        self, role: int, until: float, *, with_hook: bool = True, patience: Patience | None = None
+        self, role: int, until: float, *, with_hook: bool = True, waiting: WaitingLog | None = None
     ) -> Connection:
         """Connect and greet, once. ConnectionLost or AnswerLate when it does not work."""
         if self._trouble and with_hook:
@@ -105,7 +105,7 @@ class Dialer:
         self._trouble = True
         connection = self._at_local_socket(until) if role == m.REQUESTS else None
         if connection is None:
-            connection = self._at_address(role, until, patience)
+            connection = self._at_address(role, until, waiting)
             if role == m.REQUESTS and (local := self._at_local_socket(until)) is not None:
                 connection.close()
                 connection = local
@@ -133,7 +133,7 @@ class Dialer:
             with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
                 dialing.shutdown(socket.SHUT_RDWR)
 
-    def _at_address(self, role: int, until: float, patience: Patience | None) -> Connection:
+    def _at_address(self, role: int, until: float, waiting: WaitingLog | None) -> Connection:
         url = self.url
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -150,7 +150,7 @@ class Dialer:
                         # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
                         timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
                         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-                    connection = self._greeted(dialing, _peer_name(dialing), role, until, patience)
+                    connection = self._greeted(dialing, _peer_name(dialing), role, until, waiting)
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
@@ -213,17 +213,17 @@ class Dialer:
             raise ConnectionLost("Connection refused (nobody listens there)")
 
     def _greeted(
-        self, connected: socket.socket, peer_name: str, role: int, until: float, patience: Patience | None = None
+        self, connected: socket.socket, peer_name: str, role: int, until: float, waiting: WaitingLog | None = None
     ) -> Connection:
         connection = Connection(connected, peer_name)
         connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning)), until)
-        welcome = self._answer(connection, until, patience)
+        welcome = self._answer(connection, until, waiting)
         if type(welcome) is not m.Welcome:
             raise ConnectionLost(f"the store refused our Hello: {welcome}")
         connection.incarnation = welcome.incarnation
         return connection
 
-    def _answer(self, connection: Connection, until: float, patience: Patience | None) -> m.ServerMessage:
+    def _answer(self, connection: Connection, until: float, waiting: WaitingLog | None) -> m.ServerMessage:
         """To our Hello. NoStore for an answer in another language."""
         while True:
             try:
@@ -232,8 +232,8 @@ class Dialer:
                 silence = f"something at {connection.peer_name} accepts connections and does not answer; is it a store?"
                 if clock.now() >= until:
                     raise AnswerLate(silence) from None
-            if patience is not None:
-                patience.tell(f"store {self.url} is not there: {silence}")
+            if waiting is not None:
+                waiting.tell(f"store {self.url} is not there: {silence}")
 
     def _call_hook(self) -> None:
         if self._before_reconnect is None or self.closing.is_set():

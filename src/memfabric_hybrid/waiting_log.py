@@ -10,7 +10,7 @@ GROWTH = 2.0
 LONGEST_S = 60.0  # between two lines
 
 
-class Patience:
+class WaitingLog:
     """Of one call that waits; the thread that waits uses it."""
 
     def __init__(self, log: Log, at_most_s: float | None = None) -> None:
