@@ -37,8 +37,8 @@ inline int without_delay(int fd) {
     return fd;
 }
 
-// Listens at any port, says which behind "ready", and waits for the initiator. `more` is said as well.
-inline int wait_for_initiator(const char* address, const std::string& more = "") {
+// Listens at any port, says which behind "ready", and waits for the initiator.
+inline int wait_for_initiator(const char* address) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in place = place_of(address, 0);
     socklen_t size = sizeof place;
@@ -46,7 +46,7 @@ inline int wait_for_initiator(const char* address, const std::string& more = "")
         getsockname(listener, reinterpret_cast<sockaddr*>(&place), &size) != 0) {
         die(std::string("cannot listen at ") + address);
     }
-    std::printf("ready %s %d %s\n", address, ntohs(place.sin_port), more.c_str());
+    std::printf("ready %s %d\n", address, ntohs(place.sin_port));
     std::fflush(stdout);
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) die("nobody came");
@@ -61,6 +61,19 @@ inline int connect_to(const char* address, const char* port) {
         die(std::string("cannot connect to ") + address + ":" + port);
     }
     return without_delay(fd);
+}
+
+// What a driver does: target ADDRESS, or initiator LAYOUTS OWN_ADDRESS TARGET_ADDRESS PORT.
+inline void drive(int count, char** words, void (*serve)(const char* address),
+                  void (*initiate)(const char* layouts, const char* target, const char* port)) {
+    const std::string role = count > 1 ? words[1] : "";
+    if (count == 3 && role == "target") {
+        serve(words[2]);
+    } else if (count == 6 && role == "initiator") {
+        initiate(words[2], words[4], words[5]);
+    } else {
+        die("usage: target ADDRESS | initiator LAYOUTS OWN_ADDRESS TARGET_ADDRESS PORT");
+    }
 }
 
 // Until all of it has been moved; false at the end of the connection. The vectors are used up.

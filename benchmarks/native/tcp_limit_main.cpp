@@ -67,13 +67,4 @@ void initiate(const char* layouts, const char* target, const char* port) {
 
 }  // namespace
 
-// target ADDRESS | initiator LAYOUTS OWN_ADDRESS TARGET_ADDRESS PORT
-int main(int count, char** words) {
-    if (count == 3 && std::string(words[1]) == "target") {
-        serve(words[2]);
-    } else if (count == 6 && std::string(words[1]) == "initiator") {
-        initiate(words[2], words[4], words[5]);
-    } else {
-        die("usage: tcp_limit target ADDRESS | initiator LAYOUTS OWN_ADDRESS TARGET_ADDRESS PORT");
-    }
-}
+int main(int count, char** words) { mf_bench::drive(count, words, serve, initiate); }

@@ -79,7 +79,7 @@ def _answer(process: subprocess.Popen[str], name: str, word: str) -> list[str]:
     raise SystemExit(f"{name}: its process ended")
 
 
-def ours(transport: str = "tcp") -> Program:
+def ours() -> Program:
     script = str(SCRIPTS / "network_ours.py")
     return Program("ours", (sys.executable, script, "target"), (sys.executable, script, "initiator"))
 

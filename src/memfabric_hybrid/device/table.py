@@ -83,19 +83,24 @@ def context_address(id: int = 0) -> int:
 
 
 @compiled
+def object_at(address: int) -> int:
+    """The id of the object in which the address lies; -1 if it is none's."""
+    place = np.int64(address)
+    for id in range(_OBJECTS):
+        begin = gva(id)
+        if begin != 0 and begin <= place < begin + symmetric_size(id) * rank_size(id):
+            return id
+    return -1
+
+
+@compiled
 def rank_is_gone(word: int) -> bool:
     """Whether the address lies in an object that has lost a rank: what one waits for there may never come."""
-    place = np.int64(word)
-    for id in range(_OBJECTS):
-        entry = _entry(id)
-        if entry == 0:
-            continue
-        begin, each = _load_i64(entry + np.uint64(_GVA)), _load_i64(entry + np.uint64(_SYMMETRIC_SIZE))
-        if begin <= place < begin + each * rank_size(id):
-            departures = np.uint64(_load_i64(entry + np.uint64(_DEPARTURES)))
-            declared = np.uint64(_load_i64(entry + np.uint64(_DECLARED)))
-            return _load_i32(departures) != 0 or _load_i32(declared) != 0
-    return False
+    id = object_at(word)
+    if id < 0:
+        return False
+    departures, declared = np.uint64(_number(id, _DEPARTURES)), np.uint64(_number(id, _DECLARED))
+    return departures != 0 and (_load_i32(departures) != 0 or _load_i32(declared) != 0)
 
 
 @compiled
@@ -112,15 +117,8 @@ def is_far_address(place: int) -> bool:
     """Whether the address lies in the memory of such a rank."""
     if _load_i32(np.uint64(_ROUTES)) == 0:
         return False
-    there = np.int64(place)
-    for id in range(_OBJECTS):
-        entry = _entry(id)
-        if entry == 0:
-            continue
-        begin, each = _load_i64(entry + np.uint64(_GVA)), _load_i64(entry + np.uint64(_SYMMETRIC_SIZE))
-        if begin <= there < begin + each * rank_size(id):
-            return is_far((there - begin) // each, id)
-    return False
+    id = object_at(place)
+    return id >= 0 and is_far((np.int64(place) - gva(id)) // symmetric_size(id), id)
 
 
 @compiled
