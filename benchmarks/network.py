@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import struct
 import subprocess
 import sysconfig
@@ -62,7 +63,8 @@ def programs(layouts: Path, with_peers: bool) -> list[Program]:
     binaries = BUILD / "benchmarks" / "native"
     chosen = [network_drivers.native(SOCKET, binaries / "tcp_limit", layouts), network_drivers.ours()]
     if (binaries / "ucx_limit").exists():
-        chosen.append(network_drivers.native(UCX, binaries / "ucx_limit", layouts, OVER_TCP))
+        ucx = network_drivers.native(UCX, binaries / "ucx_limit", layouts)
+        chosen.append(dataclasses.replace(ucx, environment=OVER_TCP, polls=True))
     else:
         print("UCX is not measured: neither libucx-dev nor the Python package libucx-cu12 is here")
     if with_peers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,19 +31,31 @@ class Program:
     target: Sequence[str]
     initiator: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    polls: bool = False  # the target burns a core all the time, which the others need when it is their turn
 
 
 class Driver:
     """A running pair. `run` takes one sample."""
 
-    def __init__(self, name: str, initiator: subprocess.Popen[str]) -> None:
-        self.name = name
+    def __init__(self, program: Program, target: subprocess.Popen[str], initiator: subprocess.Popen[str]) -> None:
+        self.name = program.name
+        self._polls = program.polls
+        self._target = target
         self._initiator = initiator
+        self._rest()
 
     def run(self, shape: int, operations: int) -> list[float]:
         assert self._initiator.stdin is not None
+        if self._polls:
+            self._target.send_signal(signal.SIGCONT)
         print(shape, operations, file=self._initiator.stdin, flush=True)
-        return [float(us) for us in json.loads(" ".join(_answer(self._initiator, self.name, "samples")))]
+        samples = [float(us) for us in json.loads(" ".join(_answer(self._initiator, self.name, "samples")))]
+        self._rest()
+        return samples
+
+    def _rest(self) -> None:
+        if self._polls:
+            self._target.send_signal(signal.SIGSTOP)
 
 
 @contextlib.contextmanager
@@ -51,7 +64,7 @@ def started(program: Program, hosts: TwoHosts) -> Iterator[Driver]:
         told = _answer(target, program.name, "ready")
         with _process(hosts.on(INITIATOR, *program.initiator, INITIATOR, *told), program) as initiator:
             _answer(initiator, program.name, "ready")
-            yield Driver(program.name, initiator)
+            yield Driver(program, target, initiator)
 
 
 @contextlib.contextmanager
@@ -84,9 +97,9 @@ def ours() -> Program:
     return Program("ours", (sys.executable, script, "target"), (sys.executable, script, "initiator"))
 
 
-def native(name: str, binary: Path, layouts: Path, environment: Mapping[str, str] | None = None) -> Program:
+def native(name: str, binary: Path, layouts: Path) -> Program:
     """A program of benchmarks/native."""
-    return Program(name, (str(binary), "target"), (str(binary), "initiator", str(layouts)), environment or {})
+    return Program(name, (str(binary), "target"), (str(binary), "initiator", str(layouts)))
 
 
 def peer(name: str, package: str, environment: Mapping[str, str]) -> Program | None:
@@ -95,4 +108,5 @@ def peer(name: str, package: str, environment: Mapping[str, str]) -> Program | N
         print(f"{name} is not measured, there is no {package}: {peers.REMEDY}")
         return None
     script = str(SCRIPTS / f"network_{package}.py")
-    return Program(name, (str(peers.PYTHON), script, "target"), (str(peers.PYTHON), script, "initiator"), environment)
+    python = str(peers.PYTHON)
+    return Program(name, (python, script, "target"), (python, script, "initiator"), environment, polls=True)
