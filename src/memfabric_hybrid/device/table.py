@@ -118,7 +118,7 @@ def is_far_address(place: int) -> bool:
     if _load_i32(np.uint64(_ROUTES)) == 0:
         return False
     id = object_at(place)
-    return id >= 0 and is_far((np.int64(place) - gva(id)) // symmetric_size(id), id)
+    return id >= 0 and is_far(int((np.int64(place) - gva(id)) // symmetric_size(id)), id)
 
 
 @compiled
