@@ -38,8 +38,6 @@ Status Resolver::check_call(std::uint32_t type) const {
 
 Status Resolver::resolve_sides(Extent source, Extent target, std::uint32_t type, Side& source_side,
                                Side& target_side) const {
-    if (const Status status = check_call(type); status != Status::Ok) [[unlikely]]
-        return status;
     const CopyType& wanted = kCopyTypes[type];
     Status status = resolve_side("source", source, wanted.source, wanted.name, source_side);
     if (status == Status::Ok) [[likely]]

@@ -53,6 +53,8 @@ public:
 private:
     Status check_call(std::uint32_t type) const;  // what concerns all pieces
     Status check_rectangle(const Rectangle& rectangle) const;
+    template <typename Request, typename Visit>
+    Status resolve_one(const Request& request, std::uint32_t type, Visit& visit) const;
     Status resolve_sides(Extent source, Extent target, std::uint32_t type, Side& source_side, Side& target_side) const;
     Status resolve_side(const char* name, Extent extent, Classes wanted, const char* type_name, Side& side) const;
     Status resolve_outside(const char* name, Extent extent, Classes wanted, const char* type_name, Side& side) const;
@@ -73,24 +75,30 @@ private:
 
 template <typename Request, typename Visit>
 Status Resolver::resolve(const Request& request, std::uint32_t type, Visit visit) const {
+    if (const Status status = check_call(type); status != Status::Ok) [[unlikely]]
+        return status;
     if constexpr (std::is_same_v<Request, std::vector<Piece>>) {
-        if (const Status status = check_call(type); status != Status::Ok) return status;
         for (std::size_t i = 0; i < request.size(); ++i) {
-            if (const Status status = resolve(request[i], type, visit); status != Status::Ok) [[unlikely]]
+            if (const Status status = resolve_one(request[i], type, visit); status != Status::Ok) [[unlikely]]
                 return about_piece(status, i, request.size(), request[i]);
         }
+        return Status::Ok;
     } else {
         if constexpr (std::is_same_v<Request, Rectangle>) {
             if (const Status status = check_rectangle(request); status != Status::Ok) return status;
         }
-        Side source;
-        Side target;
-        const Status status = resolve_sides(source_of(request), target_of(request), type, source, target);
-        if (status != Status::Ok) [[unlikely]]
-            return status;
-        visit(request, source, target);
+        return resolve_one(request, type, visit);
     }
-    return Status::Ok;
+}
+
+template <typename Request, typename Visit>  // Piece or Rectangle
+Status Resolver::resolve_one(const Request& request, std::uint32_t type, Visit& visit) const {
+    Side source;
+    Side target;
+    const Status status = resolve_sides(source_of(request), target_of(request), type, source, target);
+    if (status == Status::Ok) [[likely]]
+        visit(request, source, target);
+    return status;
 }
 
 template <typename Request>
