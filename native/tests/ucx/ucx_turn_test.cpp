@@ -92,14 +92,16 @@ bool is_asleep(pid_t thread) {
 
 TEST_F(UcxTurn, the_turn_is_passed_on) {
     constexpr char kLeave[] = "ucx.initiator.leave";
+    OtherProcess other("serve");
+    const std::unique_ptr<ucx::UcxTransport> way_to_other = way_to(other.receive());
     std::vector<std::byte> source = pattern(kServedBytes, 7);
-    std::vector<std::byte> own(kServedBytes);
-    ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    Begun begun(*transport_, Direction::Read, own);
+    auto stuck = std::make_unique<StuckTarget>();
+    Begun begun(*transport_, Direction::Write, source);
+    stuck->reach(*transport_, begun.completion);
     PausePoint::hold(kLeave);
     std::thread leaving([&] {
         std::vector<std::byte> byte(1);
-        EXPECT_EQ(move(*transport_, Direction::Read, byte).status, Status::Ok);
+        EXPECT_EQ(move(*way_to_other, Direction::Read, byte).status, Status::Ok);
     });
     EXPECT_TRUE(PausePoint::wait_until_held(kLeave, 30s));  // has begun it
     PausePoint::let_pass(kLeave);
@@ -110,11 +112,15 @@ TEST_F(UcxTurn, the_turn_is_passed_on) {
         EXPECT_EQ(begun.finish().status, Status::Ok);
     });
     const auto give_up_at = Clock::now() + 30s;
-    while ((waiter == 0 || !is_asleep(waiter)) && Clock::now() < give_up_at) std::this_thread::yield();
+    while (waiter == 0 || !is_asleep(waiter)) {
+        ASSERT_LT(Clock::now(), give_up_at);
+        std::this_thread::yield();
+    }
+    stuck.reset();
     PausePoint::release(kLeave);
     waiting.join();
     leaving.join();
-    EXPECT_EQ(own, source);
+    EXPECT_EQ(memory_, source);
 }
 
 // Like a program's signal handler: runs when its thread, which waits for a move, looks for the second time.
