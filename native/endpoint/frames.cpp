@@ -136,7 +136,7 @@ Bytes encode(const Attach& attach) {
 
 Bytes encode(const Accepted& accepted) {
     Writer writer(Kind::Accepted);
-    return writer.raw(accepted.instance).number(accepted.segment_count).finish();
+    return writer.raw(accepted.instance).number(accepted.segment_count).raw(accepted.data_secret).finish();
 }
 
 Bytes encode(const Refused& refused) {
@@ -204,6 +204,7 @@ std::optional<Accepted> decode_accepted(std::span<const char> frame) {
     Accepted accepted;
     reader->raw(accepted.instance);
     accepted.segment_count = reader->number<std::uint32_t>();
+    reader->raw(accepted.data_secret);
     return reader->whole() ? std::optional(accepted) : std::nullopt;
 }
 

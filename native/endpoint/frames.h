@@ -48,6 +48,7 @@ struct Attach {
 struct Accepted {
     InstanceId instance;
     std::uint32_t segment_count;  // as many announcements follow at once
+    Secret data_secret;           // of data connections, for whom the kernel does not let into our process
 };  // with one descriptor: the registrations
 
 // Addresses [start, start + size_bytes) of the sender are that many bytes of the file, from file_offset on.

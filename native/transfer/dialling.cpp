@@ -3,11 +3,13 @@
 
 #include <array>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/notice.h"
 #include "endpoint/frames.h"
 #include "endpoint/link.h"
 #include "tcp/transport.h"
@@ -108,7 +110,7 @@ Status take_segments(const DialRequest& request, std::uint32_t count, Peer& peer
     return Status::Ok;
 }
 
-Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
+Status take_pages(const DialRequest& request, Packet& answer, Peer& peer, Secret& data_secret) {
     if (const std::optional<Refused> refused = decode_refused(answer.bytes)) return refuses(request, *refused);
     if (answer.fds_lost) {
         return fail(Status::NoResources,
@@ -131,22 +133,53 @@ Status take_pages(const DialRequest& request, Packet& answer, Peer& peer) {
     }
     peer.instance = accepted->instance;
     peer.target_id = target_id(accepted->instance);
+    data_secret = accepted->data_secret;
     return take_segments(request, accepted->segment_count, peer);
 }
 
-Status attach_neighbour(const DialRequest& request, const Welcome& welcome, Peer& peer) {
-    Packet answer;
-    if (const Status status = attach(request, welcome, answer, peer.link); status != Status::Ok) return status;
-    if (const Status status = take_pages(request, answer, peer); status != Status::Ok) return status;
-    ucred owner{};
-    if (!peer.link->peer(owner) || owner.pid <= 0) {
-        return fail(Status::NotConnected,
-                    "session %s runs in a process that this one cannot see (another container); share the pid "
-                    "namespace of both",
-                    request.session.c_str());
+Status reach_over_tcp(const DialRequest& request, const SessionAddress& address, const Secret& secret, Peer& peer) {
+    tcp::Target target;
+    const Status status = tcp::Target::make(address, {peer.instance, secret}, target);
+    if (status != Status::Ok) return about(request, status);
+    peer.transport = std::make_unique<tcp::TcpTransport>(target);
+    return Status::Ok;
+}
+
+// Why its memory cannot be reached through the kernel, where it is not mapped here; "" if nothing stands in the way.
+std::string obstacle_to(const PeerProcess& process) {
+    if (process.pid == 0) return "its process cannot be seen from here (another container); share the pid namespace";
+    if (kernel_allows(process.pid)) return {};
+    return "the kernel does not let this process into process " + std::to_string(process.pid) + "; " + kHowToAllow;
+}
+
+// What is mapped here needs no way; `link` leads to the session's address.
+Status choose_way(const DialRequest& request, const Link& link, const Secret& data_secret, Peer& peer) {
+    const std::string obstacle = obstacle_to(peer.process);
+    if (obstacle.empty() || (!request.allowed.network && peer.process.pid != 0)) {  // says so when it is used
+        peer.route_reason = "both are on one host";
+        peer.transport = std::make_unique<PeerProcessTransport>(peer.process);
+        return Status::Ok;
     }
-    peer.process = {owner.pid, &peer.words().life};
-    peer.transport = std::make_unique<PeerProcessTransport>(peer.process);
+    if (!request.allowed.network) {
+        return fail(Status::NotConnected, "session %s: %s, or allow HOST_TCP in data_op_type", request.session.c_str(),
+                    obstacle.c_str());
+    }
+    SessionAddress data_address;
+    if (!link.peer(data_address)) return strange(request);
+    peer.route_reason = "both are on one host, but " + obstacle;
+    notice("session %s: memory that is not mapped here goes over TCP, which is slower: %s", request.session.c_str(),
+           obstacle.c_str());
+    return reach_over_tcp(request, data_address, data_secret, peer);
+}
+
+Status attach_neighbour(const DialRequest& request, const Welcome& welcome, const Link& tcp_link, Peer& peer) {
+    Packet answer;
+    Secret data_secret;
+    if (const Status status = attach(request, welcome, answer, peer.link); status != Status::Ok) return status;
+    if (const Status status = take_pages(request, answer, peer, data_secret); status != Status::Ok) return status;
+    ucred owner{};
+    peer.process = {peer.link->peer(owner) && owner.pid > 0 ? owner.pid : 0, &peer.words().life};
+    if (const Status status = choose_way(request, tcp_link, data_secret, peer); status != Status::Ok) return status;
     // The pid was asked for while the process lived: the word is wiped before the number can be given away.
     if (peer.process.alive()) return Status::Ok;
     return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());
@@ -165,17 +198,13 @@ Status attach_remote(const DialRequest& request, const Welcome& welcome, const s
     if (!accepted || !link->peer(data_address)) return strange(request);
     if (!accepted->data_host.empty()) data_address.host = accepted->data_host;
     if (accepted->data_port != 0) data_address.port = accepted->data_port;
-    tcp::Target target;
-    const Status status = tcp::Target::make(data_address, {welcome.instance, accepted->data_secret}, target);
-    if (status != Status::Ok) return about(request, status);
     link->keep_alive();
     peer.is_remote = true;
     peer.instance = welcome.instance;
     peer.target_id = target_id(welcome.instance);
     peer.process = {0, &Peer::kLifeUnknown};
     peer.link = link;
-    peer.transport = std::make_unique<tcp::TcpTransport>(target);
-    return Status::Ok;
+    return reach_over_tcp(request, data_address, accepted->data_secret, peer);
 }
 
 }  // namespace
@@ -190,8 +219,7 @@ Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
     const bool same_host = welcome.host == request.own_host;
     Status status = Status::Ok;
     if (same_host && request.allowed.host) {
-        peer->route_reason = "both are on one host";
-        status = attach_neighbour(request, welcome, *peer);
+        status = attach_neighbour(request, welcome, *link, *peer);
     } else if (request.allowed.network) {
         peer->route_reason = same_host ? "data_op_type allows nothing but the network" : "it is on another host";
         status = attach_remote(request, welcome, link, *peer);

@@ -161,7 +161,7 @@ Status move_many(const rcu::ReadGuard& guard, Peer& peer, const Move& move) {
 
 // Leaves the guard, with its own side pinned: whoever takes other memory away, of whatever object, does not wait for
 // it. The peer's registrations are looked at again for every part.
-Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
+Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chrono::nanoseconds stall_limit) {
     MovePins pins;
     LocalBuffers local(&pins);
     if (const Status status = admit_all(local, move.direction, move.pieces); status != Status::Ok) return status;
@@ -185,7 +185,7 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move) {
                 return status;
             }
         }
-        sum += batch.run(may_go_on);
+        sum += batch.run(may_go_on, stall_limit);
         if (sum.status != Status::Ok || !peer.usable()) return Status::Error;
         PausePoint::reach("transfer.between_chunks");
         if (const Status status = may_go_on(); status != Status::Ok) sum += {status, 0, take_last_error()};
@@ -250,7 +250,7 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
         return Status::NoResources;  // the epoch has left its sentence
     if (total_bytes > kPartBytes || !peer->transport->traits().synchronous) [[unlikely]] {
         kept = peer->shared_from_this();
-        return move_long(guard, *kept, move);
+        return move_long(guard, *kept, move, timeout_);
     }
     return pieces.size() == 1 ? move_one(guard, *peer, direction, pieces[0]) : move_many(guard, *peer, move);
 }

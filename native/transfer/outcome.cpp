@@ -2,6 +2,7 @@
 #include "transfer/outcome.h"
 
 #include <cinttypes>
+#include <string>
 
 #include "base/last_error.h"
 
@@ -33,25 +34,26 @@ Status explain_remote_failure(const Peer& peer, const Outcome& outcome, std::siz
 
 Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome, std::size_t total_bytes) {
     const char* session = peer.session.c_str();
-    const auto pid = static_cast<int>(peer.process.pid);
+    const std::string process =
+        peer.process.pid == 0 ? "its process" : "its process (" + std::to_string(peer.process.pid) + ")";
     // What was written completely into a process that has ended is gone with it.
     const bool is_gone = direction == Direction::Write && outcome.moved_bytes == total_bytes && !peer.usable();
     const bool partly = outcome.may_have_touched_more || (outcome.moved_bytes != 0 && !is_gone);
     if (outcome.status == Status::Interrupted) return outcome.status;
     if (peer.is_remote) return explain_remote_failure(peer, outcome, total_bytes, partly);
     if (!peer.usable() && !partly) {
-        return fail(Status::NotConnected, "session %s: its process (%d) has ended", session, pid);
+        return fail(Status::NotConnected, "session %s: %s has ended", session, process.c_str());
     }
     if (!peer.usable()) {
         return fail(Status::PartialFailed,
-                    "session %s: its process (%d) ended during the transfer; %zu of %zu bytes were moved", session, pid,
+                    "session %s: %s ended during the transfer; %zu of %zu bytes were moved", session, process.c_str(),
                     outcome.moved_bytes, total_bytes);
     }
     if (outcome.status == Status::NotConnected && peer.segments.missed() != 0) {
         return fail(Status::NoResources,
-                    "session %s: this process had no descriptor left when memory of process %d was shown to it, and "
-                    "there is no other way in: %s; raise the limit of open files (ulimit -n) and restart the engine",
-                    session, pid, outcome.reason.c_str());
+                    "session %s: this process had no descriptor left when memory of %s was shown to it, and there is no "
+                    "other way in: %s; raise the limit of open files (ulimit -n) and restart the engine",
+                    session, process.c_str(), outcome.reason.c_str());
     }
     if (!partly) return fail(outcome.status, "session %s: %s", session, outcome.reason.c_str());
     return fail(Status::PartialFailed, "session %s: %s; %zu of %zu bytes were moved", session, outcome.reason.c_str(),

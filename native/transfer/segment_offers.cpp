@@ -33,11 +33,12 @@ void SegmentOffers::withdraw(std::uint32_t id) {
     }
 }
 
-bool SegmentOffers::admit(std::shared_ptr<Link> link, const InstanceId& instance, int registrations_fd) {
+bool SegmentOffers::admit(std::shared_ptr<Link> link, const InstanceId& instance, const Secret& data_secret,
+                          int registrations_fd) {
     const std::lock_guard lock(mutex_);
     Initiator& initiator = initiators_[link.get()];
     initiator.link = link;
-    initiator.accepted = {instance, static_cast<std::uint32_t>(shown_.size())};
+    initiator.accepted = {instance, static_cast<std::uint32_t>(shown_.size()), data_secret};
     initiator.registrations_fd = registrations_fd;
     for (const auto& [id, range] : shown_) initiator.queue.push_back(range);
     if (send_and_tell(initiator) != Sending::Failed) return true;

@@ -29,7 +29,7 @@ public:
 
     // Sends the acceptance with the registrations, and all that is shown behind it; false: the initiator is gone. The
     // descriptor stays the caller's, open until the initiator is dismissed.
-    bool admit(std::shared_ptr<Link> link, const InstanceId& instance, int registrations_fd);
+    bool admit(std::shared_ptr<Link> link, const InstanceId& instance, const Secret& data_secret, int registrations_fd);
     void flush(const Link& link);  // its socket has room again
     void dismiss(const Link& link);
 

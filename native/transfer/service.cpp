@@ -179,7 +179,9 @@ void SessionService::hear_attach(const LinkPointer& link) {
     // Known before it can see our registrations: see wait_for_initiators().
     initiators_.emplace(link.get(), std::pair(link, std::move(initiator)));
     endpoint_->trust(*link);
-    if (!offer_.segments->admit(link, offer_.instance, offer_.registrations_fd)) end_initiator(*link);
+    if (!offer_.segments->admit(link, offer_.instance, offer_.data_secret, offer_.registrations_fd)) {
+        end_initiator(*link);
+    }
 }
 
 // "" if there is none.

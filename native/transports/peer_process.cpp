@@ -193,6 +193,14 @@ std::string fault_of_own_side(const Move& move) {
 
 }  // namespace
 
+// It asks for the right before it looks at the address, where nothing is.
+bool kernel_allows(pid_t pid) {
+    char byte = 0;
+    const iovec local{&byte, 1};
+    const iovec remote{reinterpret_cast<void*>(1), 1};
+    return process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT;
+}
+
 const Transport::Traits& PeerProcessTransport::traits() const noexcept {
     static constexpr Traits kTraits{.route = Route::PeerProcess,
                                     .synchronous = true,
@@ -223,9 +231,7 @@ Outcome PeerProcessTransport::explain(const Move& move, std::size_t moved_bytes,
         }
         case EPERM:
             return {Status::NotConnected, moved_bytes,
-                    "the kernel does not let this process into process " + pid +
-                        "; run both as one user, allow it (kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE in a "
-                        "container), or use memory of trans_malloc or of a pool, which needs no permission"};
+                    "the kernel does not let this process into process " + pid + "; " + kHowToAllow};
         default:
             return {Status::Error, moved_bytes,
                     "the kernel refuses to move bytes between this process and process " + pid + ": " +

@@ -24,6 +24,12 @@ struct PeerProcess {
     static constexpr std::uint32_t kHolderMask = 0x3fffffff;
 };
 
+// Whether the kernel lets this process into that one at all. Touches nothing there.
+bool kernel_allows(pid_t pid);
+inline constexpr const char* kHowToAllow =
+    "run both as one user, or allow it (kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE in a container); memory of "
+    "trans_malloc or of a pool needs no permission";
+
 // Budget of one small piece: two loads and one system call. Large moves are shared with the copy engine's worker
 // threads. Whoever makes it keeps the word of the process's life mapped.
 class PeerProcessTransport final : public Transport {

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import memfabric_hybrid as mf
@@ -184,33 +185,92 @@ import memfabric_hybrid as mf
 own = ctypes.create_string_buffer(64)
 engine = mf.TransferEngine()
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
-session, private, arena, slot = sys.argv[1], *map(int, sys.argv[2:])
+assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0, int(sys.argv[1])) == 0, mf.get_last_err_msg()
+session, private, arena, slot = sys.argv[2], *map(int, sys.argv[3:])
 for place in (arena, slot):
     print(engine.transfer_sync_write(session, ctypes.addressof(own), place, 64))
 print(engine.transfer_sync_write(session, ctypes.addressof(own), private, 64), mf.get_last_err_msg())
+print(*engine.route(session))
+print(engine.transfer_sync_read(session, ctypes.addressof(own), private, 64), own.raw == bytes(64))
 """
 
 
-@pytest.mark.needs_root("only root can become another user")
-@pytest.mark.parametrize("may_be_debugged", [True, False])
-def test_a_kernel_that_refuses_is_named_with_the_remedy(may_be_debugged: bool, store_url: str) -> None:
-    """Two processes of one user who is not root. Memory of `trans_malloc` and of a pool works in any case."""
+def as_nobody(store_url: str, op_type: int, *, may_be_debugged: bool) -> tuple[list[str], str]:
+    """What an initiator prints and logs: two processes of one user who is not root."""
     command = [sys.executable, "-c", TARGET_AS_NOBODY, str(int(may_be_debugged)), store_url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
         assert target.stdin is not None
         assert target.stdout is not None
         where = target.stdout.readline().split()
         done = subprocess.run(
-            [sys.executable, "-c", INITIATOR_AS_NOBODY, *where], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", INITIATOR_AS_NOBODY, str(int(op_type)), *where],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         target.stdin.close()
     assert done.returncode == 0, done.stderr
-    arena, slot, private = done.stdout.splitlines()
-    assert (arena, slot) == ("0", "0")
-    if may_be_debugged:
-        assert private.strip() == "0"
-    else:
-        assert private.startswith("-2014 ")
-        assert "the kernel does not let this process into process" in private
-        assert "trans_malloc" in private
+    arena, slot, *private = done.stdout.splitlines()
+    assert (arena, slot) == ("0", "0"), "memory of trans_malloc and of a pool works in any case"
+    return private, done.stderr
+
+
+as_root = pytest.mark.needs_root("only root can become another user")
+REFUSES = "the kernel does not let this process into process"
+
+
+@as_root
+def test_a_kernel_that_lets_us_in_moves_the_bytes(store_url: str) -> None:
+    (written, route, read), log = as_nobody(store_url, mf.TransferEngine.TransDataOpType.SDMA, may_be_debugged=True)
+    assert (written.strip(), read) == ("0", "0 True")
+    assert route == "peer_process both are on one host"
+    assert "TCP" not in log
+
+
+@as_root
+def test_where_the_kernel_refuses_the_network_takes_over_and_says_so(store_url: str) -> None:
+    (written, route, read), log = as_nobody(store_url, mf.TransferEngine.TransDataOpType.SDMA, may_be_debugged=False)
+    assert (written.strip(), read) == ("0", "0 True")
+    assert route.startswith(f"tcp both are on one host, but {REFUSES}")
+    assert log.count("goes over TCP, which is slower") == 1
+    assert log.count(REFUSES) == 1
+
+
+@as_root
+def test_a_kernel_that_refuses_is_named_with_the_remedy_where_only_it_is_allowed(store_url: str) -> None:
+    (written, _, read), _ = as_nobody(store_url, mf.TransferEngine.TransDataOpType.HOST_SHM, may_be_debugged=False)
+    assert written.startswith("-2014 ")
+    assert REFUSES in written
+    assert "trans_malloc" in written
+    assert read == "-2014 True"
+
+
+CONTAINER = """
+import ctypes, os, sys
+import memfabric_hybrid as mf
+assert ctypes.CDLL(None).unshare(0x20000000) == 0  # CLONE_NEWPID, for children
+if os.fork() != 0:
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+own = ctypes.create_string_buffer(b"container", 64)
+engine = mf.TransferEngine()
+assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+session, address = sys.argv[1], int(sys.argv[2])
+print(engine.transfer_sync_write(session, ctypes.addressof(own), address, 64), mf.get_last_err_msg())
+print(*engine.route(session))
+engine.destroy()
+"""
+
+
+@pytest.mark.needs_root("only root can make a pid namespace")
+def test_a_process_that_cannot_be_seen_is_reached_through_the_network(engine: mf.TransferEngine) -> None:
+    """Containers of one pod: the network is one, processes are not to be seen."""
+    memory = np.zeros(64, np.uint8)
+    assert engine.register(memory) == 0
+    command = [sys.executable, "-c", CONTAINER, engine.session_id, str(memory.ctypes.data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    written, route = done.stdout.splitlines()
+    assert written.strip() == "0"
+    assert route.startswith("tcp both are on one host, but its process cannot be seen from here")
+    assert memory.tobytes().rstrip(b"\0") == b"container"
+    assert engine.unregister(memory) == 0

@@ -22,8 +22,9 @@ TEST(SessionFrames, survive_the_wire) {
     const auto attach = decode_attach(encode(Attach{Secret{9}, InstanceId{8}, "127.0.0.1:5"}));
     ASSERT_TRUE(attach.has_value());
     EXPECT_EQ(attach->initiator_session, "127.0.0.1:5");
-    const auto accepted = decode_accepted(encode(Accepted{InstanceId{1}, 7}));
+    const auto accepted = decode_accepted(encode(Accepted{InstanceId{1}, 7, Secret{5}}));
     ASSERT_TRUE(accepted.has_value());
+    EXPECT_EQ(accepted->data_secret, Secret{5});
     EXPECT_EQ(accepted->segment_count, 7U);
     const auto segment = decode_offered(encode(Offered{3, 0x7000'0000'1234, 1ULL << 40, 4096}));
     ASSERT_TRUE(segment.has_value());

@@ -122,7 +122,7 @@ TEST(SegmentOffers, reach_initiators_before_and_after_they_come) {
     const std::vector<ExportedRange> both{memory.range(1), memory.range(2)};
     offers.show(first);
     Pair pair;
-    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, memory.file.get()));
+    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, Secret{}, memory.file.get()));
     EXPECT_EQ(pair.accepted().segment_count, 1U);
     ASSERT_TRUE(pair.peer.hear());
     EXPECT_TRUE(pair.peer.segments.has(1));
@@ -146,7 +146,7 @@ TEST(SegmentOffers, wait_for_an_initiator_that_does_not_read) {
     Pair pair;
     const int few_bytes = 16 * 1024;
     ASSERT_EQ(setsockopt(pair.offering_fd, SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes), 0);
-    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, memory.file.get()));
+    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, Secret{}, memory.file.get()));
     pair.accepted();
     constexpr std::uint32_t kMany = 800;  // the initiator keeps a descriptor of every second one
     for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<ExportedRange>{memory.range(id)});
@@ -175,7 +175,7 @@ TEST(SegmentOffers, wait_while_too_many_descriptors_are_in_flight) {
     std::thread sender([&] {
         const PlainUserThread plain;
         const FewDescriptorsInFlight few;
-        EXPECT_TRUE(offers.admit(pair.offering, InstanceId{1}, memory.file.get()));
+        EXPECT_TRUE(offers.admit(pair.offering, InstanceId{1}, Secret{}, memory.file.get()));
         for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<ExportedRange>{memory.range(id)});
         EXPECT_TRUE(offers.retry());
         Packet packet;
@@ -198,7 +198,7 @@ TEST(PeerSegments, that_lost_their_descriptor_are_known_but_not_mapped) {
     Memory memory;
     SegmentOffers offers;
     Pair pair;
-    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, memory.file.get()));
+    ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, Secret{}, memory.file.get()));
     pair.accepted();
     offers.show(std::vector<ExportedRange>{memory.range(1)});
     {
