@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 
 import hypothesis
@@ -24,9 +25,21 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "ci"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    share_compiled_kernels(config)
     hypothesis.settings.load_profile(PROFILE)
     processes.adopt_orphans()
     fork_server()  # now, so that no test is blamed for it
+
+
+def share_compiled_kernels(config: pytest.Config) -> None:
+    """Every kernel is compiled once in a run, and not by every rank of every test. Not longer: what a kernel calls may
+    have changed since, which the cache does not see.
+    """
+    if "NUMBA_CACHE_DIR" in os.environ:  # another process of this run has made it
+        return
+    directory = tempfile.TemporaryDirectory(prefix="memfabric-kernels-")
+    config.add_cleanup(directory.cleanup)
+    os.environ["NUMBA_CACHE_DIR"] = directory.name
 
 
 def pytest_report_header(config: pytest.Config) -> str:

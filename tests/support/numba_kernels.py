@@ -8,7 +8,7 @@ from numba import njit
 from memfabric_hybrid import device
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_identity(id, result):
     result[0] = device.rank(id)
     result[1] = device.rank_size(id)
@@ -19,14 +19,14 @@ def kernel_identity(id, result):
     return device.address(0, 0, id)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_sum_context(id):
     content = np.zeros(device.context_size(id), np.uint8)
     device.copy_gm2ub(content, device.context_address(id), content.size)
     return content.sum()
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_shift_doubled(id, count, to):
     rank = device.rank(id)
     right = (rank + 1) % device.rank_size(id)
@@ -37,7 +37,7 @@ def kernel_shift_doubled(id, count, to):
     device.fence()
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_get_and_put(id, size, to, to2):
     rank, ranks = device.rank(id), device.rank_size(id)
     left, right = (rank + ranks - 1) % ranks, (rank + 1) % ranks
@@ -48,14 +48,14 @@ def kernel_get_and_put(id, size, to, to2):
     device.quiet()
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_count(id, times):
     for _ in range(times):
         device.atomic_add_i32(device.address(0, 0, id), 1)
         device.atomic_add_i64(device.address(0, 64, id), 1)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_count_locked(id, times):
     lock = device.address(0, 0, id)
     plain = device.array(0, 1, np.int64, 64, id)
@@ -66,7 +66,7 @@ def kernel_count_locked(id, times):
         device.atomic_store_i32(lock, 0)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_pass_token(id, rounds, most):
     rank, ranks = device.rank(id), device.rank_size(id)
     own, following = device.address(rank, 0, id), device.address((rank + 1) % ranks, 0, id)
@@ -80,7 +80,7 @@ def kernel_pass_token(id, rounds, most):
     return seen
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_compare(id, value):
     wide, narrow = device.address(device.rank(id), 0, id), device.address(device.rank(id), 64, id)
     device.atomic_store_i64(wide, 5)
@@ -94,7 +94,7 @@ def kernel_compare(id, value):
     return bits
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_nowhere(id):
     found = 0
     for place in (
@@ -108,11 +108,11 @@ def kernel_nowhere(id):
     return found + (1 if device.rank(63) != device.NO_RANK else 0)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_is_far(id, rank):
     return device.is_far(rank, id)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def kernel_put(id, rank, size):
     return device.put(rank, 0, device.array(device.rank(id), size, np.uint8, 0, id), id)
