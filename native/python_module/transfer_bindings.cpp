@@ -187,6 +187,7 @@ void bind_transfer(nb::module_& module) {
                                               "none."});
     def_fast<&trans_malloc, 1>(transfer, {"trans_malloc", {"capacity"}, 1, kMallocDoc});
     def_fast<&trans_free, 1>(transfer, {"trans_free", {"addr"}, 1, kFreeDoc});
+    bind_notifications(module, transfer);
     bind_transfer_moves(module, transfer);
 }
 
