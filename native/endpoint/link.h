@@ -48,7 +48,8 @@ public:
     Sending flush();  // Sent: nothing is kept
     Reception receive(Packet& packet);
     bool has_unread() const;  // bytes that have arrived behind the last frame
-    // Until there is something to receive, room for what is kept, or the end; Timeout. For links that nobody closes meanwhile.
+    // Until there is something to receive, room for what is kept, or the end; Timeout. For links that nobody closes
+    // meanwhile.
     Status wait_for_news(Deadline deadline) const;
 
     void keep_alive();  // its end comes also when the other host has vanished

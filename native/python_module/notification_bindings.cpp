@@ -59,7 +59,8 @@ int notify(const TransferObject& self, const std::string& session, const BytesLi
 
 constexpr const char* kNotifyDoc =
     "Tell the program of the session `data` (bytes-like, at most 32768 bytes), in the order of the calls.\n\n"
-    "The first contact with a session connects by itself. When it returns 0 the notification is in the peer's queue.\n\n"
+    "The first contact with a session connects by itself. When it returns 0 the notification is in the peer's "
+    "queue.\n\n"
     "Returns 0; -2000 if it is too long; -2002 if the peer's queue is full: nothing was queued, try again when it has\n"
     "taken some; -2004 if the peer does not answer in time (the notification may still arrive); -2014 if the peer is\n"
     "not there; -2008 before initialize(). The last error says more.";
@@ -74,9 +75,8 @@ void bind_notifications(nb::module_& module, nb::class_<TransferObject>& transfe
         .def("wait", &wait,
              "The next one for the callback, as (session, data); None when the engine closed and nothing is left.")
         .def(
-            "give_to_callback", [](const NotificationQueueObject& self, bool given) {
-                self.queue->give_to_callback(given);
-            },
+            "give_to_callback",
+            [](const NotificationQueueObject& self, bool given) { self.queue->give_to_callback(given); },
             nb::arg("given"), "From now on wait() takes them, or else take().")
         .def(
             "listen",

@@ -112,9 +112,8 @@ int batch_write(const TransferObject& self, const std::string& session, const Nu
                 const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/, const OptionalBytes& notify) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
     return code_of("TransferEngine.batch_transfer_sync_write", without_gil([&] {
-                       return notify.given()
-                                  ? self.engine->write_batch_and_notify(session, arrays, notify.view())
-                                  : self.engine->transfer_batch(Direction::Write, session, arrays);
+                       return notify.given() ? self.engine->write_batch_and_notify(session, arrays, notify.view())
+                                             : self.engine->transfer_batch(Direction::Write, session, arrays);
                    }));
 }
 
@@ -234,8 +233,9 @@ void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier,
     "not\n"                                                                                                          \
     "answer; -2012 if it died when a part was moved; -2008 before initialize(). The last error says more."
 
-#define MF_NOTIFY \
-    "`notify`: bytes-like, which the peer's program gets (see notify()) when all bytes are there; nothing if they are\n" \
+#define MF_NOTIFY                                                                                                   \
+    "`notify`: bytes-like, which the peer's program gets (see notify()) when all bytes are there; nothing if they " \
+    "are\n"                                                                                                         \
     "not.\n\n"
 
 constexpr const char* kWriteDoc =
@@ -246,7 +246,7 @@ constexpr const char* kReadDoc =
     "transfer_sync_read($self, dest_session, buffer, peer_buffer, length, flags=0)\n--\n\n"
     "Read `length` bytes at address `peer_buffer` of the session's process into address `buffer` of this one.\n\n"
     "The first contact with a session connects by itself. `flags` is reserved.\n\n" MF_TRANSFER_CODES;
-#define MF_BATCH                                                                                                       \
+#define MF_BATCH                                                                                                     \
     "Many independent pieces in one call: lists, tuples or one-dimensional integer buffers (numpy arrays) of 1 to\n" \
     "1048576 items, all of one length. Everything is checked before the first byte moves.\n\n"
 constexpr const char* kBatchDoc = MF_BATCH MF_TRANSFER_CODES;
@@ -255,8 +255,9 @@ constexpr const char* kSubmitDoc =
     "The same on a stream (an mf.Stream or its handle), in order with its other work; stream.wait() has the result.\n\n"
     "Returns 0 when it is submitted; -2000 for stream 0 or an unknown one; -2008 before initialize().";
 constexpr const char* kSubmitWriteDoc =
-    "The same on a stream (an mf.Stream or its handle), in order with its other work; stream.wait() has the result.\n\n"
-    MF_NOTIFY "Returns 0 when it is submitted; -2000 for stream 0 or an unknown one; -2008 before initialize().";
+    "The same on a stream (an mf.Stream or its handle), in order with its other work; stream.wait() has the "
+    "result.\n\n" MF_NOTIFY
+    "Returns 0 when it is submitted; -2000 for stream 0 or an unknown one; -2008 before initialize().";
 constexpr const char* kQuantDoc =
     "Write bf16 (input_type 0) or fp16 (1) numbers as int8: q = saturate(round(x * scale + offset)).\n\n"
     "lengths[i] bytes at buffers[i] are `unit_num` units of equal size; scale_buffers[i] and offset_buffers[i] are "
@@ -286,11 +287,11 @@ void bind_batches(nb::class_<TransferObject>& transfer) {
 }
 
 void bind_submissions(nb::class_<TransferObject>& transfer) {
-    def_fast<&submit_write, 7>(
-        transfer, {"transfer_async_write_submit",
-                   {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags", "notify"},
-                   5,
-                   kSubmitWriteDoc});
+    def_fast<&submit_write, 7>(transfer,
+                               {"transfer_async_write_submit",
+                                {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags", "notify"},
+                                5,
+                                kSubmitWriteDoc});
     def_fast<&submit_read, 6>(transfer, {"transfer_async_read_submit",
                                          {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags"},
                                          5,
@@ -300,11 +301,11 @@ void bind_submissions(nb::class_<TransferObject>& transfer) {
                    {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags", "notify"},
                    5,
                    kSubmitWriteDoc});
-    def_fast<&batch_submit_read, 6>(
-        transfer, {"batch_transfer_async_read_submit",
-                   {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"},
-                   5,
-                   kSubmitDoc});
+    def_fast<&batch_submit_read, 6>(transfer,
+                                    {"batch_transfer_async_read_submit",
+                                     {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"},
+                                     5,
+                                     kSubmitDoc});
     constexpr const char* kTicketDoc = "A ticket for a transfer on the engine's own stream.";
     def_fast<&write_ticket, 5>(transfer, {"_submit_write",
                                           {"dest_session", "buffers", "peer_buffers", "lengths", "notify"},

@@ -143,8 +143,7 @@ Status TransferEngine::notify_peer(Peer& peer, std::string_view data) {
     if (!peer.link->send_or_keep(encode_notify(number, data))) return ended(peer);
     PausePoint::reach("transfer.notify.sent");
     NotifyVerdict verdict{};
-    status = drive(peer, until, "the notification may still arrive",
-                   [&] { return peer.answer_to(number, verdict); });
+    status = drive(peer, until, "the notification may still arrive", [&] { return peer.answer_to(number, verdict); });
     return status == Status::Ok ? explain(peer, verdict) : status;
 }
 

@@ -29,8 +29,7 @@ constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at 
 
 Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures,
                              std::shared_ptr<Notifications> notifications, std::unique_ptr<SessionService>& started) {
-    std::unique_ptr<SessionService> service(
-        new SessionService(offer, std::move(failures), std::move(notifications)));
+    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(failures), std::move(notifications)));
     if (const Status status = service->open(std::move(tcp_listener)); status != Status::Ok) return status;
     try {
         const BlockedSignals blocked;

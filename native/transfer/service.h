@@ -107,7 +107,7 @@ private:
     // Their links have ended but not their processes, which may be inside until they notice. One for each process.
     std::vector<std::shared_ptr<Initiator>> unlinked_;
     std::vector<LinkPointer> unheard_;  // that have said more than is taken in one turn
-    Deadline retry_at_{};  // too many descriptors are in flight: not sooner
+    Deadline retry_at_{};               // too many descriptors are in flight: not sooner
     bool crowded_ = false;
     std::atomic<bool> stopping_{false};
     std::mutex joining_;  // held by whoever stops

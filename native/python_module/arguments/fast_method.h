@@ -23,7 +23,8 @@
 
 namespace memfabric::python {
 
-// How a parameter of type T is filled. `kDefault`: what documents say it is if it is not given. `load`: false with the reason, the end of a sentence that names the argument.
+// How a parameter of type T is filled. `kDefault`: what documents say it is if it is not given. `load`: false with the
+// reason, the end of a sentence that names the argument.
 template <typename T>
 struct Argument;
 

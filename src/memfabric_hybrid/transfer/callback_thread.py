@@ -22,7 +22,11 @@ class CallbackThread(Generic[Event]):
     """
 
     def __init__(
-        self, name: str, wait: Callable[[], Event | None], callback: Callable[[Event], Any], session_of: Callable[[Event], str]
+        self,
+        name: str,
+        wait: Callable[[], Event | None],
+        callback: Callable[[Event], Any],
+        session_of: Callable[[Event], str],
     ) -> None:
         """`wait` has the next event, None after the last. NoResources when there is no thread to be had."""
         self.callback: Callable[[Event], Any] | None = callback  # None: what happens meanwhile is told to nobody

@@ -171,7 +171,8 @@ class TransferEngine(_native.TransferCore):
     def destroy(self) -> None:
         """Ends the engine: peers' transfers fail with -2014 from then on, memory of `trans_malloc` is gone.
 
-        Waits for peers that are inside our memory, and one second for callbacks that run; they may call this, too. Again: nothing happens. The engine may be initialised anew.
+        Waits for peers that are inside our memory, and one second for callbacks that run; they may call this, too.
+        Again: nothing happens. The engine may be initialised anew.
         """
         self._end_by(Deadline(FAREWELL_S))
 
