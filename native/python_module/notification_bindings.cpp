@@ -15,6 +15,7 @@
 #include "python_module/arguments/bytes_like.h"
 #include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
+#include "python_module/arguments/session_name.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/failure_report.h"
 #include "python_module/interpreter/gil.h"
@@ -32,7 +33,8 @@ struct NotificationQueueObject {
 };
 
 nb::tuple to_python(const Notification& notification) {
-    return nb::make_tuple(notification.session, nb::bytes(notification.data.data(), notification.data.size()));
+    return nb::make_tuple(session_text(notification.session),
+                          nb::bytes(notification.data.data(), notification.data.size()));
 }
 
 nb::list take(const NotificationQueueObject& self, std::size_t most) {

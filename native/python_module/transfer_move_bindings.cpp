@@ -2,22 +2,16 @@
 //
 // The transfers, as TransferEngine inherits them. The single ones go around nanobind, as copy_data does: the bar is
 // 0.2 us above one system call.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/last_error.h"
-#include "base/notifier.h"
 #include "python_module/arguments/bytes_like.h"
 #include "python_module/arguments/fast_arguments.h"
 #include "python_module/arguments/fast_method.h"
@@ -28,7 +22,6 @@
 #include "python_module/interpreter/failure_report.h"
 #include "python_module/interpreter/gil.h"
 #include "python_module/interpreter/raise.h"
-#include "transfer/ticket.h"
 
 namespace nb = nanobind;
 
@@ -148,45 +141,6 @@ int batch_submit_write(const TransferObject& self, const std::string& session, c
                    }));
 }
 
-std::vector<std::uint64_t> copy_of(const NumberList& list) { return {list.numbers().begin(), list.numbers().end()}; }
-
-std::optional<Bytes> owned(const OptionalBytes& bytes) {
-    return bytes.given() ? std::optional<Bytes>(bytes.view()) : std::nullopt;
-}
-
-// Raises FabricError for what can be known now; what fails later is the ticket's. `run(engine, session, arrays)` does
-// the work later.
-template <typename Run>
-TicketObject submit_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                           const NumberList& peer_buffers, const NumberList& lengths, Run run) {
-    const auto ticket = std::make_shared<Ticket>();
-    TransferEngine* engine = self.engine.get();  // outlives its own stream
-    const auto work = [engine, session, buffers = copy_of(buffers), peer_buffers = copy_of(peer_buffers),
-                       lengths = copy_of(lengths),
-                       run = std::move(run)] { return run(*engine, session, {buffers, peer_buffers, lengths}); };
-    raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }));
-    return {ticket};
-}
-
-TicketObject read_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                         const NumberList& peer_buffers, const NumberList& lengths) {
-    return submit_ticket(self, session, buffers, peer_buffers, lengths,
-                         [](TransferEngine& engine, const std::string& peer, const TransferArrays& arrays) {
-                             return engine.transfer_batch(Direction::Read, peer, arrays);
-                         });
-}
-
-TicketObject write_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                          const NumberList& peer_buffers, const NumberList& lengths, const OptionalBytes& notify) {
-    if (notify.given()) raise_if_failed(TransferEngine::check_notification(notify.view()));
-    return submit_ticket(
-        self, session, buffers, peer_buffers, lengths,
-        [data = owned(notify)](TransferEngine& engine, const std::string& peer, const TransferArrays& arrays) {
-            return data ? engine.write_batch_and_notify(peer, arrays, *data)
-                        : engine.transfer_batch(Direction::Write, peer, arrays);
-        });
-}
-
 int batch_quantised(const TransferObject& self, const std::string& session, const NumberList& buffers,
                     const NumberList& peer_buffers, const NumberList& lengths, const NumberList& scales,
                     const NumberList& offsets, U32 unit_num, U32 input_type, U64 stream, U64 /*flags*/,
@@ -195,11 +149,11 @@ int batch_quantised(const TransferObject& self, const std::string& session, cons
         const Status status = TransferEngine::check_notification(notify.view());
         if (status != Status::Ok) return code_of("TransferEngine.batch_transfer_write_with_quant", status);
     }
-    QuantisedBatch batch{copy_of(buffers),
-                         copy_of(peer_buffers),
-                         copy_of(lengths),
-                         copy_of(scales),
-                         copy_of(offsets),
+    QuantisedBatch batch{owned(buffers),
+                         owned(peer_buffers),
+                         owned(lengths),
+                         owned(scales),
+                         owned(offsets),
                          unit_num,
                          static_cast<HalfType>(input_type.value),
                          owned(notify)};
@@ -209,22 +163,6 @@ int batch_quantised(const TransferObject& self, const std::string& session, cons
 
 int send_probe(const TransferObject& self, const std::string& session) {
     return code_of("TransferEngine.send_probe", without_gil([&] { return self.engine->probe(session); }));
-}
-
-int wait(const TicketObject& self, std::optional<double> timeout_s) {
-    Completion::Timeout timeout;
-    if (timeout_s) {
-        if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
-        timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double>(std::min(*timeout_s, 1e9)));
-    }
-    const Status status = without_gil([&] { return self.ticket->wait(timeout); });
-    const bool is_not_yet = status == Status::Timeout && !self.ticket->done();
-    return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
-}
-
-void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier, U64 token) {
-    raise_if_failed(self.ticket->listen([notifier, number = token.value] { notifier->notify(number); }));
 }
 
 #define MF_TRANSFER_CODES                                                                                            \
@@ -306,15 +244,6 @@ void bind_submissions(nb::class_<TransferObject>& transfer) {
                                      {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"},
                                      5,
                                      kSubmitDoc});
-    constexpr const char* kTicketDoc = "A ticket for a transfer on the engine's own stream.";
-    def_fast<&write_ticket, 5>(transfer, {"_submit_write",
-                                          {"dest_session", "buffers", "peer_buffers", "lengths", "notify"},
-                                          4,
-                                          kTicketDoc,
-                                          "submit_write"});
-    def_fast<&read_ticket, 4>(
-        transfer,
-        {"_submit_read", {"dest_session", "buffers", "peer_buffers", "lengths"}, 4, kTicketDoc, "submit_read"});
 }
 
 }  // namespace
@@ -333,21 +262,7 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
 
     bind_batches(transfer);
     bind_submissions(transfer);
-
-    nb::class_<TicketObject>(module, "TransferTicket", "A transfer that runs beside the program.")
-        .def_prop_ro(
-            "done", [](const TicketObject& self) { return self.ticket->done(); },
-            "Whether the transfer has ended or was cancelled.")
-        .def(
-            "cancel", [](const TicketObject& self) { return self.ticket->cancel(); },
-            "Take the transfer back. True if it will never begin; False if it runs or has ended.")
-        .def(
-            "_cut", [](const TicketObject& self) { self.ticket->cut(); },
-            "cancel(), and if it runs it ends at its next chunk. Does not wait.")
-        .def("wait", &wait, nb::arg("timeout") = nb::none(),
-             "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
-        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),
-             "Notify when it has ended. Raises FabricError.");
+    bind_tickets(module, transfer);
 }
 
 }  // namespace memfabric::python

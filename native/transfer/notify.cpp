@@ -6,6 +6,7 @@
 //
 // Budget of one notification to an attached peer on this host: one packet each way, one wake-up on each side.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "base/last_error.h"
 #include "base/limits.h"
 #include "base/pause_point.h"
+#include "base/traffic.h"
 #include "endpoint/frames.h"
 #include "sync/rcu.h"
 #include "sync/timed_lock.h"
@@ -71,12 +73,16 @@ private:
     const Peer& peer_;
 };
 
-// Until `done`; the peer's end, the deadline and signals end it earlier.
+// Until `done`; the peer's end, our own, the deadline and signals end it earlier.
 template <typename Done>
-Status drive(Peer& peer, Deadline deadline, const char* what, Done done) {
+Status drive(Peer& peer, const std::atomic<bool>& open, Deadline deadline, const char* what, Done done) {
     for (;;) {
         const bool linked = peer.link->flush() != Sending::Failed && peer.hear();
         if (done()) return Status::Ok;
+        if (!open.load(std::memory_order_acquire)) {
+            return fail(Status::NotConnected, "session %s: this engine was destroyed before the answer came; %s",
+                        peer.session.c_str(), what);
+        }
         if (!linked || !peer.usable()) return ended(peer);
         const Deadline now = Clock::now();
         if (now >= deadline) {
@@ -137,14 +143,18 @@ Status TransferEngine::notify_peer(Peer& peer, std::string_view data) {
     const TimedLockGuard turn(peer.notifying);
     const Reading reading(*service, peer);
     // What an earlier one left behind when it gave up goes first.
-    status = drive(peer, until, unsent, [&] { return peer.link->flush() == Sending::Sent; });
+    status = drive(peer, open_, until, unsent, [&] { return peer.link->flush() == Sending::Sent; });
     if (status != Status::Ok) return status;
     const std::uint64_t number = ++peer.last_notify;
     if (!peer.link->send_or_keep(encode_notify(number, data))) return ended(peer);
     PausePoint::reach("transfer.notify.sent");
     NotifyVerdict verdict{};
-    status = drive(peer, until, "the notification may still arrive", [&] { return peer.answer_to(number, verdict); });
-    return status == Status::Ok ? explain(peer, verdict) : status;
+    status =
+        drive(peer, open_, until, "the notification may still arrive", [&] { return peer.answer_to(number, verdict); });
+    if (status != Status::Ok) return status;
+    const rcu::ReadGuard guard;
+    guard.traffic().add(peer.transport->traits().route, Operation::Notify, data.size());
+    return explain(peer, verdict);
 }
 
 // The bytes and the word go to the same engine: one that came in its place meanwhile has not got them.

@@ -341,6 +341,14 @@ def write_turns(session: str, peer_address: int, size: int, turns: int) -> None:
             assert wait_for_notifications(1) == [(session, b"%d" % turn)]
 
 
+def check_turns(session: str, name: str, turns: int) -> None:
+    """The other side of `write_turns`: looks at its memory whenever it hears, then answers."""
+    for turn in range(1, turns + 1):
+        assert wait_for_notifications(1) == [(session, b"%d" % turn)]
+        assert load(name) == bytes([turn % 100]) * sizes[name]
+        must(engine.notify(session, b"%d" % turn))
+
+
 def stand_before_notifying(session: str, name: str, peer_address: int, size: int) -> None:
     """Writes everything and stands still before the notification; killing this process is the only way out."""
     _native._hold_at("transfer.notify.written")

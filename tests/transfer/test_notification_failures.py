@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket
 import struct
@@ -149,7 +150,7 @@ def connected(engine: mf.TransferEngine) -> Iterator[tuple[socket.socket, bytes]
 @contextmanager
 def attached(engine: mf.TransferEngine, session: bytes = b"hostile:1") -> Iterator[socket.socket]:
     with connected(engine) as (peer, secret):
-        peer.sendall(frame(ATTACH_REMOTE, secret + bytes(16) + bytes([len(session)]) + session))
+        peer.sendall(frame(ATTACH_REMOTE, secret + os.urandom(16) + bytes([len(session)]) + session))
         assert receive(peer)[0] == ACCEPTED_REMOTE
         yield peer
 
@@ -185,6 +186,18 @@ def test_what_is_malformed_ends_that_connection_only(engine: mf.TransferEngine, 
         good.sendall(notify_frame(8, b"still here"))
         assert receive(good) == (NOTIFIED, struct.pack("<QB", 8, 0))
     assert engine.notifications() == [("hostile:1", b"well-formed"), ("good:1", b"still here")]
+
+
+def test_a_sender_whose_name_is_no_text(engine: mf.TransferEngine) -> None:
+    """It is shown as far as it can be; the callback that hears of its end lives on."""
+    downs: list[str] = []
+    engine.set_peer_down_callback(downs.append)
+    for name in (b"\xff\xfe", b"good:1"):
+        with attached(engine, name) as peer:
+            peer.sendall(notify_frame(1, b"x"))
+            assert receive(peer)[0] == NOTIFIED
+    assert engine.notifications() == [("\\xff\\xfe", b"x"), ("good:1", b"x")]
+    wait_until(lambda: downs == ["\\xff\\xfe", "good:1"])
 
 
 def send_without_end(peer: socket.socket, engine: mf.TransferEngine) -> None:

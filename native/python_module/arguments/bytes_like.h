@@ -47,6 +47,10 @@ struct OptionalBytes : BytesLike {
     std::optional<std::string_view> bytes() const { return given() ? std::optional(view()) : std::nullopt; }
 };
 
+inline std::optional<std::string> owned(const OptionalBytes& bytes) {
+    return bytes.given() ? std::optional<std::string>(bytes.view()) : std::nullopt;
+}
+
 template <>
 struct Argument<const BytesLike&> {
     static constexpr const char* kDefault = "b''";
