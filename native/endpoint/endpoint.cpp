@@ -201,7 +201,7 @@ void Endpoint::trust(const Link& link) {
 
 void Endpoint::mute(const Link& link) {
     const std::lock_guard lock(mutex_);
-    if (links_.contains(link.id())) watch(EPOLL_CTL_MOD, link.number(), 0, link.id());
+    if (links_.contains(link.id())) watch(EPOLL_CTL_MOD, link.number(), EPOLLRDHUP, link.id());
 }
 
 void Endpoint::unmute(const Link& link) {
