@@ -11,4 +11,11 @@ namespace memfabric {
 inline constexpr std::uint32_t kMaxRanks = 1024;             // of a cluster, and of an object
 inline constexpr std::uint32_t kMaxGatherBytes = 64 * 1024;  // from each rank, in shared memory and through the store
 
+// A notification goes as one packet, and its receiver's service thread reads it between first contacts: it says that
+// something is there. What is larger belongs into registered memory.
+inline constexpr std::uint32_t kMaxNotificationBytes = 32 * 1024;
+// What an engine keeps until its program takes it; then senders are refused. Both together bound its memory.
+inline constexpr std::uint32_t kMaxQueuedNotifications = 16 * 1024;
+inline constexpr std::uint32_t kMaxQueuedNotificationBytes = 16 * 1024 * 1024;
+
 }  // namespace memfabric

@@ -14,8 +14,9 @@
 
 namespace memfabric {
 
-// Thread contract: any thread. Whoever will notify keeps it alive; `close` ends it for all.
-class MF_API Notifier {
+// Thread contract: any thread. Whoever will notify keeps it alive; `close` ends it for all. It knows who shares it, so
+// that Python's part is one of several and letting go of it elsewhere takes no interpreter's lock.
+class MF_API Notifier : public std::enable_shared_from_this<Notifier> {
 public:
     static Status make(std::shared_ptr<Notifier>& made);
 

@@ -20,10 +20,11 @@ inline constexpr const char* name_of(Route route) {
     return kNames[static_cast<std::size_t>(route)];
 }
 
-enum class Operation : std::uint8_t { Copy, Read, Write };  // of an object; of a transfer
-inline constexpr std::size_t kOperations = 3;
+// Of an object; of a transfer; a notification, which takes the control connection beside that route.
+enum class Operation : std::uint8_t { Copy, Read, Write, Notify };
+inline constexpr std::size_t kOperations = 4;
 inline constexpr const char* name_of(Operation operation) {
-    constexpr std::array<const char*, kOperations> kNames{"copy", "read", "write"};
+    constexpr std::array<const char*, kOperations> kNames{"copy", "read", "write", "notify"};
     return kNames[static_cast<std::size_t>(operation)];
 }
 

@@ -199,6 +199,16 @@ void Endpoint::trust(const Link& link) {
     watch(EPOLL_CTL_MOD, link.number(), EPOLLIN | EPOLLOUT | EPOLLET, link.id());
 }
 
+void Endpoint::mute(const Link& link) {
+    const std::lock_guard lock(mutex_);
+    if (links_.contains(link.id())) watch(EPOLL_CTL_MOD, link.number(), EPOLLRDHUP, link.id());
+}
+
+void Endpoint::unmute(const Link& link) {
+    const std::lock_guard lock(mutex_);
+    if (links_.contains(link.id())) watch(EPOLL_CTL_MOD, link.number(), EPOLLIN, link.id());
+}
+
 void Endpoint::drop(Link& link) {
     const std::lock_guard lock(mutex_);
     drop_locked(link);

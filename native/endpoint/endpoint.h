@@ -56,8 +56,11 @@ public:
 
     bool add(std::shared_ptr<Link> link);  // one that we made; false: it cannot be watched
     void trust(const Link& link);          // it may stay, and has news also when its socket has room again
-    void drop(Link& link);                 // closes it, now; no news of it any more
-    OwnedFd release(Link& link);           // its descriptor is the caller's; nothing if it was closed
+    // While somebody else reads a link that we made: only its end is news.
+    void mute(const Link& link);
+    void unmute(const Link& link);
+    void drop(Link& link);        // closes it, now; no news of it any more
+    OwnedFd release(Link& link);  // its descriptor is the caller's; nothing if it was closed
     void wake();
     void close();  // and all of its links, when nobody waits any more. In a forked child nothing of the parent's ends
 

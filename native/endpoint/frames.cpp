@@ -9,7 +9,7 @@ namespace memfabric {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5458'464d;  // "MFXT"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 
 enum class Kind : std::uint16_t {
     Hello = 1,
@@ -22,7 +22,9 @@ enum class Kind : std::uint16_t {
     Connect = 8,
     Connected = 9,
     AttachRemote = 10,
-    AcceptedRemote = 11
+    AcceptedRemote = 11,
+    Notify = 12,
+    Notified = 13
 };
 
 class Writer {
@@ -46,6 +48,10 @@ public:
     }
     Writer& raw(std::span<const std::uint8_t> bytes) {
         bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return *this;
+    }
+    Writer& rest(std::string_view bytes) {
+        bytes_ += bytes;
         return *this;
     }
     Bytes finish() {
@@ -83,6 +89,10 @@ public:
         const std::span<const char> taken = take(Size);
         std::copy(taken.begin(), taken.end(), target.begin());
     }
+    Bytes rest() {
+        const std::span<const char> taken = take(bytes_.size());
+        return {taken.begin(), taken.end()};
+    }
     bool whole() const { return fits_ && bytes_.empty(); }
 
 private:
@@ -117,7 +127,9 @@ Completeness completeness(std::span<const char> buffer, std::size_t& frame_bytes
     if (std::memcmp(buffer.data(), expected.data(), known) != 0) return Completeness::Malformed;
     if (buffer.size() < kFrameHeaderBytes) return Completeness::Incomplete;
     const auto length = Reader(buffer.subspan(8, 4)).number<std::uint32_t>();
-    if (length > kLongestPayloadBytes) return Completeness::Malformed;
+    const auto kind = Reader(buffer.subspan(6, 2)).number<std::uint16_t>();
+    const bool is_notify = kind == static_cast<std::uint16_t>(Kind::Notify);
+    if (length > (is_notify ? kLongestNotifyPayloadBytes : kLongestPayloadBytes)) return Completeness::Malformed;
     frame_bytes = kFrameHeaderBytes + length;
     return buffer.size() < frame_bytes ? Completeness::Incomplete : Completeness::Complete;
 }
@@ -171,6 +183,16 @@ Bytes encode(const Connect& connect) {
 }
 
 Bytes encode(const Connected&) { return Writer(Kind::Connected).finish(); }
+
+Bytes encode(const Notified& notified) {
+    Writer writer(Kind::Notified);
+    return writer.number(notified.number).number(static_cast<std::uint8_t>(notified.verdict)).finish();
+}
+
+Bytes encode_notify(std::uint64_t number, std::string_view data) {
+    Writer writer(Kind::Notify);
+    return writer.number(number).rest(data).finish();
+}
 
 std::optional<Hello> decode_hello(std::span<const char> frame) {
     const std::optional<Reader> reader = payload_of(frame, Kind::Hello);
@@ -265,6 +287,26 @@ std::optional<Connect> decode_connect(std::span<const char> frame) {
 std::optional<Connected> decode_connected(std::span<const char> frame) {
     const std::optional<Reader> reader = payload_of(frame, Kind::Connected);
     return reader && reader->whole() ? std::optional<Connected>(Connected{}) : std::nullopt;
+}
+
+std::optional<Notify> decode_notify(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Notify);
+    if (!reader) return std::nullopt;
+    Notify notify;
+    notify.number = reader->number<std::uint64_t>();
+    notify.data = reader->rest();
+    return reader->whole() ? std::optional(std::move(notify)) : std::nullopt;
+}
+
+std::optional<Notified> decode_notified(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::Notified);
+    if (!reader) return std::nullopt;
+    Notified notified;
+    notified.number = reader->number<std::uint64_t>();
+    const auto verdict = reader->number<std::uint8_t>();
+    notified.verdict = static_cast<NotifyVerdict>(verdict);
+    const bool known = verdict <= static_cast<std::uint8_t>(NotifyVerdict::Closed);
+    return known && reader->whole() ? std::optional(notified) : std::nullopt;
 }
 
 }  // namespace memfabric

@@ -7,6 +7,8 @@
 //         Connect → Connected/Refused  this connection carries data from now on (tcp/wire.h)
 //   Unix  Attach → Accepted/Refused  here is my epochs page; give me your registrations
 //         → Offered, Withdrawn …     there is (no longer) memory that you can map; until one side hangs up
+//   both, once attached:
+//         Notify → Notified          a word from the initiator's program to the target's; queued there, or why not
 //
 // Every frame is a header (magic, version, kind, length) and a payload of fixed numbers and length-prefixed texts, all
 // little-endian. Anything else is malformed and ends the conversation.
@@ -18,7 +20,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "base/limits.h"
 #include "endpoint/instance_id.h"
 #include "endpoint/packets.h"
 
@@ -27,8 +31,10 @@ namespace memfabric {
 using Secret = std::array<std::uint8_t, 16>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
-inline constexpr std::size_t kLongestPayloadBytes = 1024;
+inline constexpr std::size_t kLongestPayloadBytes = 1024;  // of all but Notify
+inline constexpr std::size_t kLongestNotifyPayloadBytes = sizeof(std::uint64_t) + kMaxNotificationBytes;
 inline constexpr std::size_t kLongestTextBytes = 255;
+static_assert(kFrameHeaderBytes + kLongestNotifyPayloadBytes <= kLongestPacketBytes);
 
 struct Hello {};
 
@@ -87,6 +93,18 @@ struct Connect {
 
 struct Connected {};
 
+struct Notify {
+    std::uint64_t number;  // of the initiator's choice; the answer repeats it
+    Bytes data;            // at most kMaxNotificationBytes
+};
+
+enum class NotifyVerdict : std::uint8_t { Queued, TooMany, TooManyBytes, Closed };
+
+struct Notified {
+    std::uint64_t number;
+    NotifyVerdict verdict;
+};
+
 Bytes encode(const Hello& hello);
 Bytes encode(const Welcome& welcome);
 Bytes encode(const Attach& attach);
@@ -98,6 +116,8 @@ Bytes encode(const AttachRemote& attach);
 Bytes encode(const AcceptedRemote& accepted);
 Bytes encode(const Connect& connect);
 Bytes encode(const Connected& connected);
+Bytes encode(const Notified& notified);
+Bytes encode_notify(std::uint64_t number, std::string_view data);
 
 // Of what stands in the buffer so far: incomplete (nothing is wrong yet), complete (`frame_bytes` of it), or malformed.
 enum class Completeness : std::uint8_t { Incomplete, Complete, Malformed };
@@ -115,5 +135,7 @@ std::optional<AttachRemote> decode_attach_remote(std::span<const char> frame);
 std::optional<AcceptedRemote> decode_accepted_remote(std::span<const char> frame);
 std::optional<Connect> decode_connect(std::span<const char> frame);
 std::optional<Connected> decode_connected(std::span<const char> frame);
+std::optional<Notify> decode_notify(std::span<const char> frame);
+std::optional<Notified> decode_notified(std::span<const char> frame);
 
 }  // namespace memfabric

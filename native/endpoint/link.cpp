@@ -79,6 +79,31 @@ Status Link::send(const Bytes& bytes, std::span<const int> fds, Deadline deadlin
     }
 }
 
+bool Link::send_or_keep(const Bytes& bytes) {
+    const auto lock = locked();
+    kept_ += bytes;
+    return flush_locked() != Sending::Failed;
+}
+
+Sending Link::flush() {
+    const auto lock = locked();
+    return flush_locked();
+}
+
+Sending Link::flush_locked() {
+    if (!fd_) return Sending::Failed;
+    if (kept_.empty()) return Sending::Sent;
+    if (kind_ == Kind::Unix) {
+        const Sending sending = send_packet(fd_.get(), kept_, {});
+        if (sending == Sending::Sent) kept_.clear();
+        return sending;
+    }
+    const ssize_t sent = ::send(fd_.get(), kept_.data(), kept_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return errno == EAGAIN || errno == EINTR ? Sending::Full : Sending::Failed;
+    kept_.erase(0, static_cast<std::size_t>(sent));
+    return kept_.empty() ? Sending::Sent : Sending::Full;
+}
+
 Reception Link::receive(Packet& packet) {
     const auto lock = locked();
     if (!fd_) return Reception::End;
@@ -99,7 +124,7 @@ Reception Link::receive_frame(Packet& packet) {
             case Completeness::Incomplete:
                 break;
         }
-        std::array<char, 512> buffer;
+        std::array<char, 8192> buffer;
         const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Reception::Nothing;
         if (got <= 0) return Reception::End;
@@ -113,8 +138,14 @@ bool Link::has_unread() const {
 }
 
 Status Link::wait_for_news(Deadline deadline) const {
-    const int fd = number();
-    return fd < 0 ? Status::Ok : wait_for_socket(fd, POLLIN, deadline);
+    int fd = -1;
+    short events = POLLIN;
+    {
+        const auto lock = locked();
+        fd = fd_.get();
+        if (!kept_.empty()) events |= POLLOUT;
+    }
+    return fd < 0 ? Status::Ok : wait_for_socket(fd, events, deadline);
 }
 
 int Link::number() const {

@@ -42,9 +42,14 @@ public:
 
     Sending send(const Bytes& bytes, std::span<const int> fds = {});
     Status send(const Bytes& bytes, std::span<const int> fds, Deadline deadline, Sending& outcome);  // waits while Full
+    // What the socket does not take now is kept, and goes when somebody calls `flush`; nothing else may be sent before.
+    // False: the link has ended.
+    bool send_or_keep(const Bytes& bytes);
+    Sending flush();  // Sent: nothing is kept
     Reception receive(Packet& packet);
     bool has_unread() const;  // bytes that have arrived behind the last frame
-    // Until there is something to receive, or the end; Timeout. For links that nobody closes meanwhile.
+    // Until there is something to receive, room for what is kept, or the end; Timeout. For links that nobody closes
+    // meanwhile.
     Status wait_for_news(Deadline deadline) const;
 
     void keep_alive();  // its end comes also when the other host has vanished
@@ -56,6 +61,7 @@ private:
     friend class Endpoint;  // watches the descriptor
 
     Reception receive_frame(Packet& packet);
+    Sending flush_locked();
     int number() const;
     std::unique_lock<std::mutex> locked() const;
 
@@ -65,6 +71,7 @@ private:
     mutable std::mutex mutex_;  // held for moments; a closed descriptor's number is soon another's
     OwnedFd fd_;
     Bytes received_;  // of a frame that is not complete
+    Bytes kept_;      // what the socket has not taken yet: a packet, or the end of a frame
 };
 
 }  // namespace memfabric

@@ -89,6 +89,8 @@ void bind_device_table(nanobind::module_& module);
 void bind_ucx(nanobind::module_& module);
 void bind_copies(nanobind::class_<SpaceObject>& space);
 void bind_transfer(nanobind::module_& module);
+void bind_notifications(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);
+void bind_tickets(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);
 void bind_transfer_moves(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);
 
 }  // namespace memfabric::python

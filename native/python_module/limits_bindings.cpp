@@ -19,6 +19,9 @@ namespace memfabric::python {
 void bind_limits(nb::module_& module) {
     module.attr("MAX_RANKS") = kMaxRanks;
     module.attr("MAX_GATHER_BYTES") = kMaxGatherBytes;
+    module.attr("MAX_NOTIFICATION_BYTES") = kMaxNotificationBytes;
+    module.attr("MAX_QUEUED_NOTIFICATIONS") = kMaxQueuedNotifications;
+    module.attr("MAX_QUEUED_NOTIFICATION_BYTES") = kMaxQueuedNotificationBytes;
     module.attr("MAX_SUBGROUP_NAME_BYTES") = kMaxSubgroupName;
     module.attr("MAX_CONTEXT_BYTES") = kMaxContextBytes;
     module.attr("MAX_PACKET_BYTES") = kLongestPacketBytes;

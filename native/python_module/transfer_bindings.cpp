@@ -15,6 +15,7 @@
 #include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
 #include "python_module/arguments/number_list.h"
+#include "python_module/arguments/session_name.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/callback.h"
 #include "python_module/interpreter/failure_report.h"
@@ -61,10 +62,14 @@ PeerFailuresObject failures(const TransferObject& self) {
     return {failures};
 }
 
-std::optional<std::string> wait_for_failure(const PeerFailuresObject& self) {
-    const ReleasedGil released;
+nb::object wait_for_failure(const PeerFailuresObject& self) {
     std::string session;
-    return self.failures->wait(session) ? std::optional(session) : std::nullopt;
+    bool is_one = false;
+    {
+        const ReleasedGil released;
+        is_one = self.failures->wait(session);
+    }
+    return is_one ? session_text(session) : nb::none();
 }
 
 // `find(session)` answers with an address, or raises; it runs on the thread that transfers.
@@ -187,6 +192,7 @@ void bind_transfer(nb::module_& module) {
                                               "none."});
     def_fast<&trans_malloc, 1>(transfer, {"trans_malloc", {"capacity"}, 1, kMallocDoc});
     def_fast<&trans_free, 1>(transfer, {"trans_free", {"addr"}, 1, kFreeDoc});
+    bind_notifications(module, transfer);
     bind_transfer_moves(module, transfer);
 }
 

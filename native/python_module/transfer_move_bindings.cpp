@@ -2,22 +2,17 @@
 //
 // The transfers, as TransferEngine inherits them. The single ones go around nanobind, as copy_data does: the bar is
 // 0.2 us above one system call.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/last_error.h"
-#include "base/notifier.h"
+#include "python_module/arguments/bytes_like.h"
 #include "python_module/arguments/fast_arguments.h"
 #include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
@@ -27,7 +22,6 @@
 #include "python_module/interpreter/failure_report.h"
 #include "python_module/interpreter/gil.h"
 #include "python_module/interpreter/raise.h"
-#include "transfer/ticket.h"
 
 namespace nb = nanobind;
 
@@ -37,14 +31,34 @@ namespace {
 // Giving the GIL away and taking it back costs more than moving this much.
 constexpr std::uint64_t kKeepGilBytes = 16 * 1024;
 
+// The rare case of transfer_sync_write: somebody is told.
+[[gnu::cold, gnu::noinline]] PyObject* write_and_notify(TransferEngine& engine, const Signature<6>& signature,
+                                                        PyObject* notify, std::string_view session,
+                                                        const TransferArrays& arrays) {
+    BytesLike data;
+    std::string why;
+    if (!data.load(notify, why)) {
+        complain(signature, 5, why);
+        return nullptr;
+    }
+    const Status status = without_gil([&] { return engine.write_batch_and_notify(session, arrays, data.view()); });
+    return code_object("TransferEngine.transfer_sync_write", status);
+}
+
 template <Direction direction>
 PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t positional_count,
                         PyObject* keyword_names) {
     constexpr bool kWrite = direction == Direction::Write;
     constexpr const char* kName = kWrite ? "transfer_sync_write" : "transfer_sync_read";
     constexpr const char* kCall = kWrite ? "TransferEngine.transfer_sync_write" : "TransferEngine.transfer_sync_read";
-    static const Signature<5> signature(kName, {"dest_session", "buffer", "peer_buffer", "length", "flags"}, 4);
-    std::array<PyObject*, 5> slots{};
+    static const auto signature = [] {
+        if constexpr (kWrite) {
+            return Signature<6>(kName, {"dest_session", "buffer", "peer_buffer", "length", "flags", "notify"}, 4);
+        } else {
+            return Signature<5>(kName, {"dest_session", "buffer", "peer_buffer", "length", "flags"}, 4);
+        }
+    }();
+    std::array<PyObject*, kWrite ? 6 : 5> slots{};
     if (!sort_arguments(signature, arguments, positional_count, keyword_names, slots)) return nullptr;
     std::string_view session;
     std::uint64_t buffer = 0;
@@ -65,6 +79,12 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
         return nullptr;
     }
     TransferEngine& engine = *nb::inst_ptr<TransferObject>(self)->engine;
+    if constexpr (kWrite) {
+        if (slots[5] != nullptr && slots[5] != Py_None) [[unlikely]] {
+            return write_and_notify(engine, signature, slots[5], session,
+                                    {{&buffer, 1}, {&peer_buffer, 1}, {&length, 1}});
+        }
+    }
     if (length <= kKeepGilBytes) [[likely]] {
         if (const auto status = engine.transfer_if_attached(direction, session, buffer, peer_buffer, length)) {
             return code_object(kCall, *status);
@@ -74,59 +94,69 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
     return code_object(kCall, status);
 }
 
-template <Direction direction>
-int batch_transfer(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                   const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/) {
+int batch_read(const TransferObject& self, const std::string& session, const NumberList& buffers,
+               const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    return code_of(direction == Direction::Write ? "TransferEngine.batch_transfer_sync_write"
-                                                 : "TransferEngine.batch_transfer_sync_read",
-                   without_gil([&] { return self.engine->transfer_batch(direction, session, arrays); }));
+    return code_of("TransferEngine.batch_transfer_sync_read",
+                   without_gil([&] { return self.engine->transfer_batch(Direction::Read, session, arrays); }));
 }
 
-template <Direction direction>
-int submit(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length, U64 stream,
-           U64 /*flags*/) {
+int batch_write(const TransferObject& self, const std::string& session, const NumberList& buffers,
+                const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/, const OptionalBytes& notify) {
+    const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
+    return code_of("TransferEngine.batch_transfer_sync_write", without_gil([&] {
+                       return notify.given() ? self.engine->write_batch_and_notify(session, arrays, notify.view())
+                                             : self.engine->transfer_batch(Direction::Write, session, arrays);
+                   }));
+}
+
+int submit_read(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length,
+                U64 stream, U64 /*flags*/) {
     const TransferArrays arrays{{&buffer.value, 1}, {&peer_buffer.value, 1}, {&length.value, 1}};
-    return code_of(direction == Direction::Write ? "TransferEngine.transfer_async_write_submit"
-                                                 : "TransferEngine.transfer_async_read_submit",
-                   without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
+    return code_of("TransferEngine.transfer_async_read_submit",
+                   without_gil([&] { return self.engine->submit(Direction::Read, session, arrays, stream); }));
 }
 
-template <Direction direction>
-int batch_submit(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                 const NumberList& peer_buffers, const NumberList& lengths, U64 stream, U64 /*flags*/) {
+int submit_write(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length,
+                 U64 stream, U64 /*flags*/, const OptionalBytes& notify) {
+    const TransferArrays arrays{{&buffer.value, 1}, {&peer_buffer.value, 1}, {&length.value, 1}};
+    return code_of("TransferEngine.transfer_async_write_submit", without_gil([&] {
+                       return self.engine->submit(Direction::Write, session, arrays, stream, notify.bytes());
+                   }));
+}
+
+int batch_submit_read(const TransferObject& self, const std::string& session, const NumberList& buffers,
+                      const NumberList& peer_buffers, const NumberList& lengths, U64 stream, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
-    return code_of(direction == Direction::Write ? "TransferEngine.batch_transfer_async_write_submit"
-                                                 : "TransferEngine.batch_transfer_async_read_submit",
-                   without_gil([&] { return self.engine->submit(direction, session, arrays, stream); }));
+    return code_of("TransferEngine.batch_transfer_async_read_submit",
+                   without_gil([&] { return self.engine->submit(Direction::Read, session, arrays, stream); }));
 }
 
-std::vector<std::uint64_t> copy_of(const NumberList& list) { return {list.numbers().begin(), list.numbers().end()}; }
-
-// Raises FabricError for what can be known now; what fails later is the ticket's.
-template <Direction direction>
-TicketObject submit_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
-                           const NumberList& peer_buffers, const NumberList& lengths) {
-    const auto ticket = std::make_shared<Ticket>();
-    TransferEngine* engine = self.engine.get();  // outlives its own stream
-    const auto work = [engine, session, buffers = copy_of(buffers), peer_buffers = copy_of(peer_buffers),
-                       lengths = copy_of(lengths)] {
-        return engine->transfer_batch(direction, session, {buffers, peer_buffers, lengths});
-    };
-    raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }));
-    return {ticket};
+int batch_submit_write(const TransferObject& self, const std::string& session, const NumberList& buffers,
+                       const NumberList& peer_buffers, const NumberList& lengths, U64 stream, U64 /*flags*/,
+                       const OptionalBytes& notify) {
+    const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
+    return code_of("TransferEngine.batch_transfer_async_write_submit", without_gil([&] {
+                       return self.engine->submit(Direction::Write, session, arrays, stream, notify.bytes());
+                   }));
 }
 
 int batch_quantised(const TransferObject& self, const std::string& session, const NumberList& buffers,
                     const NumberList& peer_buffers, const NumberList& lengths, const NumberList& scales,
-                    const NumberList& offsets, U32 unit_num, U32 input_type, U64 stream, U64 /*flags*/) {
-    QuantisedBatch batch{copy_of(buffers),
-                         copy_of(peer_buffers),
-                         copy_of(lengths),
-                         copy_of(scales),
-                         copy_of(offsets),
+                    const NumberList& offsets, U32 unit_num, U32 input_type, U64 stream, U64 /*flags*/,
+                    const OptionalBytes& notify) {
+    if (notify.given()) {
+        const Status status = TransferEngine::check_notification(notify.view());
+        if (status != Status::Ok) return code_of("TransferEngine.batch_transfer_write_with_quant", status);
+    }
+    QuantisedBatch batch{owned(buffers),
+                         owned(peer_buffers),
+                         owned(lengths),
+                         owned(scales),
+                         owned(offsets),
                          unit_num,
-                         static_cast<HalfType>(input_type.value)};
+                         static_cast<HalfType>(input_type.value),
+                         owned(notify)};
     return code_of("TransferEngine.batch_transfer_write_with_quant",
                    without_gil([&] { return self.engine->write_quantised(session, std::move(batch), stream); }));
 }
@@ -135,41 +165,36 @@ int send_probe(const TransferObject& self, const std::string& session) {
     return code_of("TransferEngine.send_probe", without_gil([&] { return self.engine->probe(session); }));
 }
 
-int wait(const TicketObject& self, std::optional<double> timeout_s) {
-    Completion::Timeout timeout;
-    if (timeout_s) {
-        if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
-        timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double>(std::min(*timeout_s, 1e9)));
-    }
-    const Status status = without_gil([&] { return self.ticket->wait(timeout); });
-    const bool is_not_yet = status == Status::Timeout && !self.ticket->done();
-    return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
-}
-
-void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier, U64 token) {
-    raise_if_failed(self.ticket->listen([notifier, number = token.value] { notifier->notify(number); }));
-}
-
 #define MF_TRANSFER_CODES                                                                                            \
     "Returns 0 when the bytes are in place; -2000 if the peer's range is not all registered there now (nothing is\n" \
     "moved), for a length of 0 or a bad buffer; -2014 if the peer cannot be reached or has died; -2004 if it does "  \
     "not\n"                                                                                                          \
     "answer; -2012 if it died when a part was moved; -2008 before initialize(). The last error says more."
 
+#define MF_NOTIFY                                                                                                   \
+    "`notify`: bytes-like, which the peer's program gets (see notify()) when all bytes are there; nothing if they " \
+    "are\n"                                                                                                         \
+    "not.\n\n"
+
 constexpr const char* kWriteDoc =
-    "transfer_sync_write($self, dest_session, buffer, peer_buffer, length, flags=0)\n--\n\n"
+    "transfer_sync_write($self, dest_session, buffer, peer_buffer, length, flags=0, notify=None)\n--\n\n"
     "Write `length` bytes at address `buffer` of this process to address `peer_buffer` of the session's process.\n\n"
-    "The first contact with a session connects by itself. `flags` is reserved.\n\n" MF_TRANSFER_CODES;
+    "The first contact with a session connects by itself. `flags` is reserved.\n\n" MF_NOTIFY MF_TRANSFER_CODES;
 constexpr const char* kReadDoc =
     "transfer_sync_read($self, dest_session, buffer, peer_buffer, length, flags=0)\n--\n\n"
     "Read `length` bytes at address `peer_buffer` of the session's process into address `buffer` of this one.\n\n"
     "The first contact with a session connects by itself. `flags` is reserved.\n\n" MF_TRANSFER_CODES;
-constexpr const char* kBatchDoc =
-    "Many independent pieces in one call: lists, tuples or one-dimensional integer buffers (numpy arrays) of 1 to\n"
-    "1048576 items, all of one length. Everything is checked before the first byte moves.\n\n" MF_TRANSFER_CODES;
+#define MF_BATCH                                                                                                     \
+    "Many independent pieces in one call: lists, tuples or one-dimensional integer buffers (numpy arrays) of 1 to\n" \
+    "1048576 items, all of one length. Everything is checked before the first byte moves.\n\n"
+constexpr const char* kBatchDoc = MF_BATCH MF_TRANSFER_CODES;
+constexpr const char* kBatchWriteDoc = MF_BATCH MF_NOTIFY MF_TRANSFER_CODES;
 constexpr const char* kSubmitDoc =
     "The same on a stream (an mf.Stream or its handle), in order with its other work; stream.wait() has the result.\n\n"
+    "Returns 0 when it is submitted; -2000 for stream 0 or an unknown one; -2008 before initialize().";
+constexpr const char* kSubmitWriteDoc =
+    "The same on a stream (an mf.Stream or its handle), in order with its other work; stream.wait() has the "
+    "result.\n\n" MF_NOTIFY
     "Returns 0 when it is submitted; -2000 for stream 0 or an unknown one; -2008 before initialize().";
 constexpr const char* kQuantDoc =
     "Write bf16 (input_type 0) or fp16 (1) numbers as int8: q = saturate(round(x * scale + offset)).\n\n"
@@ -184,41 +209,41 @@ constexpr const char* kProbeDoc =
     "Whether the session's engine is there, connecting if necessary. Returns 0 = alive, or what a transfer would.";
 
 void bind_batches(nb::class_<TransferObject>& transfer) {
-    const auto text = [](const char* name) {
-        return MethodText<5>{name, {"dest_session", "buffers", "peer_buffers", "lengths", "flags"}, 4, kBatchDoc};
-    };
-    def_fast<&batch_transfer<Direction::Write>>(transfer, text("batch_transfer_sync_write"));
-    def_fast<&batch_transfer<Direction::Read>>(transfer, text("batch_transfer_sync_read"));
-    def_fast<&batch_quantised, 10>(transfer, {"batch_transfer_write_with_quant",
+    def_fast<&batch_write, 6>(transfer, {"batch_transfer_sync_write",
+                                         {"dest_session", "buffers", "peer_buffers", "lengths", "flags", "notify"},
+                                         4,
+                                         kBatchWriteDoc});
+    def_fast<&batch_read, 5>(
+        transfer,
+        {"batch_transfer_sync_read", {"dest_session", "buffers", "peer_buffers", "lengths", "flags"}, 4, kBatchDoc});
+    def_fast<&batch_quantised, 11>(transfer, {"batch_transfer_write_with_quant",
                                               {"dest_session", "buffers", "peer_buffers", "lengths", "scale_buffers",
-                                               "offset_buffers", "unit_num", "input_type", "stream", "flags"},
+                                               "offset_buffers", "unit_num", "input_type", "stream", "flags", "notify"},
                                               7,
                                               kQuantDoc});
     def_fast<&send_probe, 1>(transfer, {"send_probe", {"dest_session"}, 1, kProbeDoc});
 }
 
 void bind_submissions(nb::class_<TransferObject>& transfer) {
-    const auto one = [](const char* name) {
-        return MethodText<6>{
-            name, {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags"}, 5, kSubmitDoc};
-    };
-    def_fast<&submit<Direction::Write>>(transfer, one("transfer_async_write_submit"));
-    def_fast<&submit<Direction::Read>>(transfer, one("transfer_async_read_submit"));
-    const auto batch = [](const char* name) {
-        return MethodText<6>{
-            name, {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"}, 5, kSubmitDoc};
-    };
-    def_fast<&batch_submit<Direction::Write>>(transfer, batch("batch_transfer_async_write_submit"));
-    def_fast<&batch_submit<Direction::Read>>(transfer, batch("batch_transfer_async_read_submit"));
-    const auto ticket = [](const char* name, const char* called) {
-        return MethodText<4>{name,
-                             {"dest_session", "buffers", "peer_buffers", "lengths"},
-                             4,
-                             "A ticket for a transfer on the engine's own stream.",
-                             called};
-    };
-    def_fast<&submit_ticket<Direction::Write>>(transfer, ticket("_submit_write", "submit_write"));
-    def_fast<&submit_ticket<Direction::Read>>(transfer, ticket("_submit_read", "submit_read"));
+    def_fast<&submit_write, 7>(transfer,
+                               {"transfer_async_write_submit",
+                                {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags", "notify"},
+                                5,
+                                kSubmitWriteDoc});
+    def_fast<&submit_read, 6>(transfer, {"transfer_async_read_submit",
+                                         {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags"},
+                                         5,
+                                         kSubmitDoc});
+    def_fast<&batch_submit_write, 7>(
+        transfer, {"batch_transfer_async_write_submit",
+                   {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags", "notify"},
+                   5,
+                   kSubmitWriteDoc});
+    def_fast<&batch_submit_read, 6>(transfer,
+                                    {"batch_transfer_async_read_submit",
+                                     {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags"},
+                                     5,
+                                     kSubmitDoc});
 }
 
 }  // namespace
@@ -237,21 +262,7 @@ void bind_transfer_moves(nb::module_& module, nb::class_<TransferObject>& transf
 
     bind_batches(transfer);
     bind_submissions(transfer);
-
-    nb::class_<TicketObject>(module, "TransferTicket", "A transfer that runs beside the program.")
-        .def_prop_ro(
-            "done", [](const TicketObject& self) { return self.ticket->done(); },
-            "Whether the transfer has ended or was cancelled.")
-        .def(
-            "cancel", [](const TicketObject& self) { return self.ticket->cancel(); },
-            "Take the transfer back. True if it will never begin; False if it runs or has ended.")
-        .def(
-            "_cut", [](const TicketObject& self) { self.ticket->cut(); },
-            "cancel(), and if it runs it ends at its next chunk. Does not wait.")
-        .def("wait", &wait, nb::arg("timeout") = nb::none(),
-             "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
-        .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),
-             "Notify when it has ended. Raises FabricError.");
+    bind_tickets(module, transfer);
 }
 
 }  // namespace memfabric::python

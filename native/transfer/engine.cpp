@@ -69,6 +69,16 @@ std::shared_ptr<PeerFailures> TransferEngine::failures() const {
     return failures_;
 }
 
+std::shared_ptr<Notifications> TransferEngine::notifications() const {
+    if (fork_guard_.in_forked_child()) {
+        auto none = std::make_shared<Notifications>();
+        none->close();
+        return none;
+    }
+    const std::lock_guard lock(mutex_);
+    return notifications_;
+}
+
 void TransferEngine::set_directory(Directory directory) {
     if (fork_guard_.in_forked_child()) return;
     const std::lock_guard lock(mutex_);
@@ -104,7 +114,9 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
-    if (status == Status::Ok) status = SessionService::start(offer, std::move(listener), failures_, service);
+    if (status == Status::Ok) {
+        status = SessionService::start(offer, std::move(listener), failures_, notifications_, service);
+    }
     if (status != Status::Ok) {
         registrations_.show_on(nullptr, nullptr);
         return status;
@@ -168,6 +180,8 @@ void TransferEngine::close() {
     session_.clear();
     failures_->close();
     failures_ = std::make_shared<PeerFailures>();
+    notifications_->close();
+    notifications_ = std::make_shared<Notifications>();
     lock.unlock();
     arena.reset();  // without the lock: others may show its memory, too
     lock.lock();

@@ -30,6 +30,7 @@
 #include "space/stream.h"
 #include "sync/liveness_lease.h"
 #include "tcp/served_memory.h"
+#include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
 #include "transfer/quantisation.h"
@@ -58,6 +59,7 @@ struct QuantisedBatch {
     std::vector<std::uint64_t> offsets;
     std::uint32_t unit_num;
     HalfType type;
+    std::optional<Bytes> notification;  // for the peer's program, when all is there
 };
 
 // Thread contract: every method from any thread. Transfers block for their bytes and, at first contact, up to the
@@ -96,13 +98,22 @@ public:
     std::optional<Status> transfer_if_attached(Direction direction, std::string_view session, std::uint64_t buffer,
                                                std::uint64_t peer_buffer, std::uint64_t size_bytes);
     Status transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays);
+    // The peer's program is told when all bytes are there; if they are not, it is told nothing.
+    Status write_batch_and_notify(std::string_view session, const TransferArrays& arrays, std::string_view data);
     Status write_quantised(const std::string& session, QuantisedBatch batch, std::uint64_t stream);  // 0: at once
     Status probe(std::string_view session);
     // Which way transfers of memory go there that is not mapped here, and why. Attaches if need be.
     Status route(std::string_view session, Route& route, std::string& reason);
 
-    // Runs the transfer on a stream; 0 is no stream.
-    Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream);
+    // Tells the session's program something; Ok when it is in the queue there, acknowledged. At most
+    // kMaxNotificationBytes. Blocks up to the time-out.
+    Status notify(std::string_view session, std::string_view data);
+    static Status check_notification(std::string_view data);
+    std::shared_ptr<Notifications> notifications() const;  // of this life of the engine
+
+    // Runs the transfer on a stream; 0 is no stream. A notification goes with writes only, as above.
+    Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream,
+                  std::optional<std::string_view> notification = std::nullopt);
     // Runs any work of this engine on the engine's own stream.
     Status submit_own(Stream::Task task);
 
@@ -121,6 +132,12 @@ private:
                 std::uint64_t total_bytes);
     std::optional<Status> move_if_attached(Direction direction, std::string_view session, std::span<const Piece> pieces,
                                            std::uint64_t total_bytes);
+    Status move_to(Peer& peer, const Move& move);
+    Status move_inside(rcu::ReadGuard& guard, Peer& peer, std::shared_ptr<Peer>& kept, const Move& move);
+    Status write_and_notify(std::string_view session, std::span<const Piece> pieces, std::uint64_t total_bytes,
+                            std::string_view data);
+    std::shared_ptr<Peer> attached(std::string_view session) const;  // nullptr: we are not
+    Status notify_peer(Peer& peer, std::string_view data);
     Status quantise_and_move(const std::string& session, const QuantisedBatch& batch);
     Status attach(const std::string& session);
     Status dial_once(const std::string& session);
@@ -156,6 +173,7 @@ private:
     std::shared_ptr<Stream> stream_;
     Directory directory_;
     std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();
+    std::shared_ptr<Notifications> notifications_ = std::make_shared<Notifications>();
 
     std::mutex dial_mutex_;
     std::condition_variable dial_done_;

@@ -231,6 +231,24 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
     return move_if_attached(direction, session, {&piece, 1}, size_bytes);
 }
 
+// Moves that leave the guard keep the peer; `kept` ends after the guard.
+[[gnu::always_inline]] inline Status TransferEngine::move_inside(rcu::ReadGuard& guard, Peer& peer,
+                                                                 std::shared_ptr<Peer>& kept, const Move& move) {
+    if (peer.is_remote) {
+        kept = peer.shared_from_this();
+        return move_remote(guard, *kept, move, timeout_);
+    }
+    const AccessEpochs::Epoch epoch(peer.target_id);
+    if (!epoch.admitted()) [[unlikely]]
+        return Status::NoResources;  // the epoch has left its sentence
+    if (move.total_bytes > kPartBytes || !peer.transport->traits().synchronous) [[unlikely]] {
+        kept = peer.shared_from_this();
+        return move_long(guard, *kept, move, timeout_);
+    }
+    return move.pieces.size() == 1 ? move_one(guard, peer, move.direction, move.pieces[0])
+                                   : move_many(guard, peer, move);
+}
+
 std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
                                                        std::span<const Piece> pieces, std::uint64_t total_bytes) {
     if (fork_guard_.in_forked_child()) [[unlikely]]
@@ -240,19 +258,14 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;
-    const Move move{direction, pieces, total_bytes};
-    if (peer->is_remote) {
-        kept = peer->shared_from_this();
-        return move_remote(guard, *kept, move, timeout_);
-    }
-    const AccessEpochs::Epoch epoch(peer->target_id);
-    if (!epoch.admitted()) [[unlikely]]
-        return Status::NoResources;  // the epoch has left its sentence
-    if (total_bytes > kPartBytes || !peer->transport->traits().synchronous) [[unlikely]] {
-        kept = peer->shared_from_this();
-        return move_long(guard, *kept, move, timeout_);
-    }
-    return pieces.size() == 1 ? move_one(guard, *peer, direction, pieces[0]) : move_many(guard, *peer, move);
+    return move_inside(guard, *peer, kept, {direction, pieces, total_bytes});
+}
+
+// A peer that the caller keeps.
+Status TransferEngine::move_to(Peer& peer, const Move& move) {
+    std::shared_ptr<Peer> kept;
+    rcu::ReadGuard guard;
+    return move_inside(guard, peer, kept, move);
 }
 
 Status TransferEngine::move(Direction direction, std::string_view session, std::span<const Piece> pieces,
@@ -303,9 +316,21 @@ Status TransferEngine::transfer_batch(Direction direction, std::string_view sess
     return move(direction, session, pieces, total_bytes);
 }
 
+Status TransferEngine::write_batch_and_notify(std::string_view session, const TransferArrays& arrays,
+                                              std::string_view data) {
+    std::vector<Piece> pieces;
+    std::uint64_t total_bytes = 0;
+    if (const Status status = gather(Direction::Write, arrays, pieces, total_bytes); status != Status::Ok)
+        return status;
+    return write_and_notify(session, pieces, total_bytes, data);
+}
+
 Status TransferEngine::submit(Direction direction, std::string_view session, const TransferArrays& arrays,
-                              std::uint64_t stream_handle) {
+                              std::uint64_t stream_handle, std::optional<std::string_view> notification) {
     if (const Status status = check_process(); status != Status::Ok) return status;
+    if (notification) {
+        if (const Status status = check_notification(*notification); status != Status::Ok) return status;
+    }
     const std::shared_ptr<Stream> stream = Stream::find(stream_handle);
     if (stream == nullptr) {
         return fail(Status::InvalidParam, "%" PRIu64 " is not the handle of an open stream; make one with mf.Stream()",
@@ -317,8 +342,12 @@ Status TransferEngine::submit(Direction direction, std::string_view session, con
     if (const Status status = gather(direction, arrays, pieces, total_bytes); status != Status::Ok) return status;
     std::uint64_t sequence = 0;
     return stream->submit(
-        [engine = shared_from_this(), direction, name = std::string(session), pieces = std::move(pieces), total_bytes] {
-            return Stream::run_cancellable([&] { return engine->move(direction, name, pieces, total_bytes); });
+        [engine = shared_from_this(), direction, name = std::string(session), pieces = std::move(pieces), total_bytes,
+         data = notification ? std::optional<Bytes>(*notification) : std::nullopt] {
+            return Stream::run_cancellable([&] {
+                return data ? engine->write_and_notify(name, pieces, total_bytes, *data)
+                            : engine->move(direction, name, pieces, total_bytes);
+            });
         },
         sequence);
 }

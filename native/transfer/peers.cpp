@@ -21,11 +21,22 @@ bool Peer::hear() {
             case Reception::End:
                 return false;
             case Reception::Packet:
-                if (take(std::move(packet))) continue;
+                if (const std::optional<Notified> notified = decode_notified(packet.bytes)) {
+                    answer = *notified;
+                    if (packet.fds.empty()) continue;
+                } else if (take(std::move(packet))) {
+                    continue;
+                }
                 link->hang_up();  // so that the service sees an end, whoever has read this
                 return false;
         }
     }
+}
+
+bool Peer::answer_to(std::uint64_t number, NotifyVerdict& verdict) {
+    const std::lock_guard lock(hearing);
+    verdict = answer.verdict;
+    return answer.number == number;
 }
 
 bool Peer::take(Packet packet) {

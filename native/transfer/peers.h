@@ -13,9 +13,11 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "endpoint/frames.h"
 #include "endpoint/link.h"
 #include "memory/memfd.h"
 #include "sync/rcu.h"
+#include "sync/timed_lock.h"
 #include "transfer/peer_segments.h"
 #include "transfer/registration_page.h"
 #include "transports/peer_process.h"
@@ -43,6 +45,9 @@ struct Peer : std::enable_shared_from_this<Peer> {
     std::string route_reason;              // why this transport
     std::shared_ptr<Link> link;            // its end means that the peer is gone
     std::mutex hearing;                    // announcements are taken one after the other
+    Notified answer{};                     // the last one to a notification; under `hearing`
+    TimedLock notifying;                   // one at a time: that keeps their order
+    std::uint64_t last_notify = 0;         // under `notifying`
     std::atomic<bool> gone{false};
 
     const RegistrationWords& words() const { return *reinterpret_cast<const RegistrationWords*>(page.address()); }
@@ -63,6 +68,7 @@ struct Peer : std::enable_shared_from_this<Peer> {
 
     bool hear();               // takes the announcements that have arrived; false: the link has ended
     bool take(Packet packet);  // one announcement; false: it makes no sense
+    bool answer_to(std::uint64_t number, NotifyVerdict& verdict);  // false: none that was heard yet
     void hang_up();
 };
 

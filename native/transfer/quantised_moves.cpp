@@ -132,6 +132,9 @@ Status TransferEngine::write_quantised(const std::string& session, QuantisedBatc
     if (const Status status = check_process(); status != Status::Ok) return status;
     if (!is_open()) return fail(Status::NotInit, "the transfer engine is not initialised: call initialize() first");
     if (const Status status = check(batch); status != Status::Ok) return status;
+    if (batch.notification) {
+        if (const Status status = check_notification(*batch.notification); status != Status::Ok) return status;
+    }
     if (stream_handle == 0) return quantise_and_move(session, batch);
     const std::shared_ptr<Stream> stream = Stream::find(stream_handle);
     if (stream == nullptr) {
@@ -162,7 +165,8 @@ Status TransferEngine::quantise_and_move(const std::string& session, const Quant
                           reinterpret_cast<const std::byte*>(numbers.get() + offset), count});
         offset += count;
     }
-    return move(Direction::Write, session, pieces, total);
+    return batch.notification ? write_and_notify(session, pieces, total, *batch.notification)
+                              : move(Direction::Write, session, pieces, total);
 }
 
 }  // namespace memfabric

@@ -21,14 +21,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that have not attached
 constexpr const char* kForeignSecret = "the secret is that of another engine; the session was restarted";
+constexpr int kMostInTurn = 64;  // notifications of one peer, before others are heard
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at a process without a link
 
 }  // namespace
 
 Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures,
-                             std::unique_ptr<SessionService>& started) {
-    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(failures)));
+                             std::shared_ptr<Notifications> notifications, std::unique_ptr<SessionService>& started) {
+    std::unique_ptr<SessionService> service(new SessionService(offer, std::move(failures), std::move(notifications)));
     if (const Status status = service->open(std::move(tcp_listener)); status != Status::Ok) return status;
     try {
         const BlockedSignals blocked;
@@ -40,8 +41,12 @@ Status SessionService::start(const SessionOffer& offer, OwnedFd tcp_listener, st
     return Status::Ok;
 }
 
-SessionService::SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures)
-    : offer_(offer), unix_name_("memfabric-transfer-" + hexadecimal(offer.instance)), failures_(std::move(failures)) {}
+SessionService::SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures,
+                               std::shared_ptr<Notifications> notifications)
+    : offer_(offer),
+      unix_name_("memfabric-transfer-" + hexadecimal(offer.instance)),
+      failures_(std::move(failures)),
+      notifications_(std::move(notifications)) {}
 
 // In a forked child only the descriptors go: closing the parent's copies there must not end its connections, and the
 // thread is not here.
@@ -66,12 +71,16 @@ void SessionService::stop() {
         known.second->gone.store(true);
         offer_.segments->dismiss(*known.first);
     }
-    for (const auto& [key, peer] : peers_) peer->gone.store(true);
+    for (const auto& [key, peer] : peers_) {
+        peer->gone.store(true);
+        peer->link->hang_up();  // whoever waits there for an answer sees it
+    }
     for (const auto& initiator : unlinked_) initiator->gone.store(true);
     initiators_.clear();
     remote_initiators_.clear();
     peers_.clear();
     unlinked_.clear();
+    unheard_.clear();
     endpoint_->close();
 }
 
@@ -95,8 +104,10 @@ void SessionService::serve() {
     Endpoint::News news;
     bool waiting = false;  // for time to pass
     while (!stopping_.load()) {
-        endpoint_->wait(waiting ? Clock::now() + kTick : Deadline::max(), news);
+        endpoint_->wait(!unheard_.empty() ? Clock::now() : waiting ? Clock::now() + kTick : Deadline::max(), news);
         const std::lock_guard lock(mutex_);
+        news.links.insert(news.links.end(), unheard_.begin(), unheard_.end());
+        unheard_.clear();
         for (const LinkPointer& link : news.links) hear(link);
         waiting = tick();
     }
@@ -115,22 +126,38 @@ bool SessionService::tick() {
     return waiting;
 }
 
-// After the handshake an initiator has nothing to say: a word is as good as the end.
+// After the handshake an initiator says notifications only: any other word is as good as the end.
 void SessionService::hear(const LinkPointer& link) {
     if (const auto peer = peers_.find(link.get()); peer != peers_.end()) {
         if (!peer->second->hear()) end_peer(*link);
-    } else if (initiators_.contains(link.get())) {
-        Packet packet;
-        if (link->receive(packet) != Reception::Nothing) return end_initiator(*link);
+    } else if (const auto known = initiators_.find(link.get()); known != initiators_.end()) {
+        if (!hear_notifications(link, known->second.second->session)) return end_initiator(*link);
         offer_.segments->flush(*link);
-    } else if (remote_initiators_.contains(link.get())) {
-        Packet packet;
-        if (link->receive(packet) != Reception::Nothing) end_remote_initiator(*link);
+    } else if (const auto remote = remote_initiators_.find(link.get()); remote != remote_initiators_.end()) {
+        if (!hear_notifications(link, remote->second.session)) end_remote_initiator(*link);
     } else if (link->kind() == Link::Kind::Tcp) {
         hear_stranger(link);
     } else {
         hear_attach(link);
     }
+}
+
+// All that have arrived, each with its answer; a peer that does not take its answers is not listened to until it does.
+// False: the link has ended.
+bool SessionService::hear_notifications(const LinkPointer& link, const std::string& session) {
+    for (int heard = 0; heard < kMostInTurn; ++heard) {
+        const Sending sending = link->flush();
+        if (sending != Sending::Sent) return sending != Sending::Failed;  // its socket tells when it has room
+        Packet packet;
+        const Reception reception = link->receive(packet);
+        if (reception != Reception::Packet) return reception == Reception::Nothing;
+        std::optional<Notify> notify = decode_notify(packet.bytes);
+        if (!notify || !packet.fds.empty() || packet.fds_lost) return false;
+        const NotifyVerdict verdict = notifications_->put(session, std::move(notify->data));
+        if (!link->send_or_keep(encode(Notified{notify->number, verdict}))) return false;
+    }
+    unheard_.push_back(link);
+    return true;
 }
 
 // The peer hangs up when it has its answer and is on this host; closing first could destroy that on its way.
@@ -245,6 +272,10 @@ void SessionService::watch(std::shared_ptr<Peer> peer) {
     }
     peers_.emplace(peer->link.get(), peer);
 }
+
+void SessionService::mute(const Peer& peer) { endpoint_->mute(*peer.link); }
+
+void SessionService::unmute(const Peer& peer) { endpoint_->unmute(*peer.link); }
 
 bool SessionService::wait_for_initiators(Deadline deadline, pid_t& late) {
     std::vector<std::shared_ptr<Initiator>> initiators;

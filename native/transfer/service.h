@@ -25,6 +25,7 @@
 #include "endpoint/frames.h"
 #include "endpoint/link.h"
 #include "transfer/access_epochs.h"
+#include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
 #include "transfer/segment_offers.h"
@@ -46,13 +47,15 @@ struct SessionOffer {
 class SessionService {
 public:
     static Status start(const SessionOffer& offer, OwnedFd tcp_listener, std::shared_ptr<PeerFailures> failures,
-                        std::unique_ptr<SessionService>& started);
+                        std::shared_ptr<Notifications> notifications, std::unique_ptr<SessionService>& started);
     ~SessionService();
     SessionService(const SessionService&) = delete;
     SessionService& operator=(const SessionService&) = delete;
 
     void stop();                             // joins the thread, ends every connection; idempotent
     void watch(std::shared_ptr<Peer> peer);  // marks it as gone when its link ends
+    void mute(const Peer& peer);             // while somebody else reads its link: only the end is noticed
+    void unmute(const Peer& peer);
 
     // Until everybody who was inside our memory at the time of the call has left. False at the deadline; `late` is then
     // the pid of one who has not.
@@ -74,12 +77,14 @@ private:
         InstanceId instance{};
     };
 
-    SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures);
+    SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures,
+                   std::shared_ptr<Notifications> notifications);
     Status open(OwnedFd tcp_listener);
     void serve();
     void hear(const LinkPointer& link);
     void hear_stranger(const LinkPointer& link);
     void admit_remote(const LinkPointer& link, const AttachRemote& attach);
+    bool hear_notifications(const LinkPointer& link, const std::string& session);
     void hear_attach(const LinkPointer& link);
     void end_initiator(Link& link);
     void end_remote_initiator(Link& link);
@@ -92,6 +97,7 @@ private:
     const SessionOffer offer_;
     const std::string unix_name_;
     const std::shared_ptr<PeerFailures> failures_;
+    const std::shared_ptr<Notifications> notifications_;
     std::shared_ptr<Endpoint> endpoint_;
     std::mutex mutex_;  // for what follows
     std::unordered_map<const Link*, std::pair<LinkPointer, std::shared_ptr<Initiator>>> initiators_;
@@ -100,7 +106,8 @@ private:
     std::vector<std::shared_ptr<Peer>> departed_;  // gone; transfers that have not noticed may still be in their memory
     // Their links have ended but not their processes, which may be inside until they notice. One for each process.
     std::vector<std::shared_ptr<Initiator>> unlinked_;
-    Deadline retry_at_{};  // too many descriptors are in flight: not sooner
+    std::vector<LinkPointer> unheard_;  // that have said more than is taken in one turn
+    Deadline retry_at_{};               // too many descriptors are in flight: not sooner
     bool crowded_ = false;
     std::atomic<bool> stopping_{false};
     std::mutex joining_;  // held by whoever stops

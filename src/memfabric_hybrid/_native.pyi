@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
 _Numbers = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]] | memoryview
 
@@ -17,6 +18,9 @@ DRAM: int
 HBM: int
 MAX_RANKS: int
 MAX_GATHER_BYTES: int
+MAX_NOTIFICATION_BYTES: int
+MAX_QUEUED_NOTIFICATIONS: int
+MAX_QUEUED_NOTIFICATION_BYTES: int
 MAX_SUBGROUP_NAME_BYTES: int
 MAX_CONTEXT_BYTES: int
 MAX_PACKET_BYTES: int
@@ -193,6 +197,15 @@ class TransferTicket:
 class PeerFailures:
     def wait(self) -> str | None: ...
 
+class NotificationQueue:
+    def take(self, most: int) -> list[tuple[str, bytes]]: ...
+    def wait(self) -> tuple[str, bytes] | None: ...
+    def give_to_callback(self, given: bool) -> None: ...
+    def listen(self, notifier: Notifier, token: int) -> None: ...
+    def wake(self) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+
 class TransferCore:
     def __init__(self) -> None: ...
     def get_rpc_port(self) -> int: ...
@@ -209,6 +222,7 @@ class TransferCore:
         peer_buffer: SupportsIndex,
         length: SupportsIndex,
         flags: SupportsIndex = 0,
+        notify: Buffer | None = None,
     ) -> int: ...
     def transfer_sync_read(
         self,
@@ -219,7 +233,13 @@ class TransferCore:
         flags: SupportsIndex = 0,
     ) -> int: ...
     def batch_transfer_sync_write(
-        self, dest_session: str, buffers: _Numbers, peer_buffers: _Numbers, lengths: _Numbers, flags: SupportsIndex = 0
+        self,
+        dest_session: str,
+        buffers: _Numbers,
+        peer_buffers: _Numbers,
+        lengths: _Numbers,
+        flags: SupportsIndex = 0,
+        notify: Buffer | None = None,
     ) -> int: ...
     def batch_transfer_sync_read(
         self, dest_session: str, buffers: _Numbers, peer_buffers: _Numbers, lengths: _Numbers, flags: SupportsIndex = 0
@@ -232,6 +252,7 @@ class TransferCore:
         length: SupportsIndex,
         stream: SupportsIndex,
         flags: SupportsIndex = 0,
+        notify: Buffer | None = None,
     ) -> int: ...
     def transfer_async_read_submit(
         self,
@@ -250,6 +271,7 @@ class TransferCore:
         lengths: _Numbers,
         stream: SupportsIndex,
         flags: SupportsIndex = 0,
+        notify: Buffer | None = None,
     ) -> int: ...
     def batch_transfer_async_read_submit(
         self,
@@ -272,8 +294,10 @@ class TransferCore:
         input_type: SupportsIndex = 0,
         stream: SupportsIndex = 0,
         flags: SupportsIndex = 0,
+        notify: Buffer | None = None,
     ) -> int: ...
     def send_probe(self, dest_session: str) -> int: ...
+    def notify(self, dest_session: str, data: Buffer) -> int: ...
     def _register(self, address: SupportsIndex, size: SupportsIndex) -> None: ...
     def _unregister(self, address: SupportsIndex) -> None: ...
     def _open(
@@ -289,9 +313,15 @@ class TransferCore:
     @property
     def _registration_count(self) -> int: ...
     def _peer_failures(self) -> PeerFailures: ...
+    def _notification_queue(self) -> NotificationQueue: ...
     def _set_directory(self, find: Callable[[str], str] | None) -> None: ...
     def _submit_write(
-        self, dest_session: str, buffers: _Numbers, peer_buffers: _Numbers, lengths: _Numbers
+        self,
+        dest_session: str,
+        buffers: _Numbers,
+        peer_buffers: _Numbers,
+        lengths: _Numbers,
+        notify: Buffer | None = None,
     ) -> TransferTicket: ...
     def _submit_read(
         self, dest_session: str, buffers: _Numbers, peer_buffers: _Numbers, lengths: _Numbers

@@ -6,6 +6,7 @@ Each wait here would last a minute or more without the signal. The handler raise
 from __future__ import annotations
 
 import ctypes
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -194,6 +195,24 @@ def test_looking_for_a_store_is_left() -> None:
         config.start_store = False
         bm.initialize(f"tcp://127.0.0.1:{port}", 2, 0, config)
     assert bm.bm_rank_id() == 0xFFFFFFFF
+
+
+def test_notifying_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer stands still. What was sent may arrive, and the next one does, behind it."""
+    monkeypatch.setenv("MF_TRANSFER_TIMEOUT_MS", "100000")
+    with Cluster(1, "support.transfer_worker") as cluster, mf.TransferEngine() as engine:
+        assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        session = cluster.call(0, "start")
+        assert engine.send_probe(session) == 0, mf.get_last_err_msg()
+        cluster.kill(0, signal.SIGSTOP)
+        codes: list[int] = []
+        with interrupted_by(lambda: codes.append(engine.notify(session, b"from the handler"))):
+            engine.notify(session, b"left")
+        assert codes == [-2004]  # the turn is the interrupted call's
+        cluster.kill(0, signal.SIGCONT)
+        assert engine.notify(session, b"next") == 0, mf.get_last_err_msg()
+        heard = [data for _, data in cluster.call(0, "wait_for_notifications", 2)]
+        assert heard == [b"left", b"next"]
 
 
 def test_taking_memory_back_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

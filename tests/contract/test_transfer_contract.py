@@ -9,13 +9,13 @@ import pytest
 import memfabric_hybrid as mf
 
 CALLS = {
-    "transfer_sync_write": "(dest_session, buffer, peer_buffer, length, flags=0)",
+    "transfer_sync_write": "(dest_session, buffer, peer_buffer, length, flags=0, notify=None)",
     "transfer_sync_read": "(dest_session, buffer, peer_buffer, length, flags=0)",
-    "batch_transfer_sync_write": "(dest_session, buffers, peer_buffers, lengths, flags=0)",
+    "batch_transfer_sync_write": "(dest_session, buffers, peer_buffers, lengths, flags=0, notify=None)",
     "batch_transfer_sync_read": "(dest_session, buffers, peer_buffers, lengths, flags=0)",
-    "transfer_async_write_submit": "(dest_session, buffer, peer_buffer, length, stream, flags=0)",
+    "transfer_async_write_submit": "(dest_session, buffer, peer_buffer, length, stream, flags=0, notify=None)",
     "transfer_async_read_submit": "(dest_session, buffer, peer_buffer, length, stream, flags=0)",
-    "batch_transfer_async_write_submit": "(dest_session, buffers, peer_buffers, lengths, stream, flags=0)",
+    "batch_transfer_async_write_submit": "(dest_session, buffers, peer_buffers, lengths, stream, flags=0, notify=None)",
     "batch_transfer_async_read_submit": "(dest_session, buffers, peer_buffers, lengths, stream, flags=0)",
     "register_memory": "(buffer_addr, capacity)",
     "batch_register_memory": "(addrs, capacities)",
@@ -24,11 +24,12 @@ CALLS = {
     "trans_malloc": "(capacity)",
     "trans_free": "(addr)",
     "batch_transfer_write_with_quant": "(dest_session, buffers, peer_buffers, lengths, scale_buffers, offset_buffers, "
-    "unit_num, input_type=0, stream=0, flags=0)",
+    "unit_num, input_type=0, stream=0, flags=0, notify=None)",
+    "notify": "(dest_session, data)",
     "send_probe": "(dest_session)",
     "get_rpc_port": "()",
 }
-TRANSFERS = [name for name in CALLS if "transfer" in name]
+TRANSFERS = [name for name in CALLS if "transfer" in name or name == "notify"]
 
 
 @pytest.fixture
@@ -40,7 +41,8 @@ def arguments_of(name: str) -> dict[str, object]:
     """Some value of the right type for every documented argument, by keyword."""
     names = [part.split("=")[0].strip() for part in CALLS[name].strip("()").split(",") if part.strip()]
     lists = {"buffers", "peer_buffers", "lengths", "scale_buffers", "offset_buffers", "addrs", "capacities"}
-    return {n: "127.0.0.1:1" if n == "dest_session" else [4096] if n in lists else 1 for n in names}
+    words = {"dest_session": "127.0.0.1:1", "notify": b"word", "data": b"word"}
+    return {n: words.get(n, [4096] if n in lists else 1) for n in names}
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))

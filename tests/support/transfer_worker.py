@@ -279,3 +279,93 @@ def stop_writing() -> list[tuple[dict[int, int], float, list[str]]]:
     seen = [(writer.codes, writer.longest_call_s, sorted(writer.sentences)) for writer in writers]
     writers.clear()
     return seen
+
+
+# ---- notifications ---------------------------------------------------------------------------------------------------
+
+
+def notify_many(session: str, count: int) -> int:
+    """Numbered from 0 on, each until the peer's queue takes it; how often it was full."""
+    full = 0
+    for number in range(count):
+        while (code := engine.notify(session, b"%d" % number)) == -2002:
+            full += 1
+            time.sleep(0.001)
+        must(code)
+    return full
+
+
+def wait_for_notifications(count: int, timeout_s: float = 20.0) -> list[tuple[str, bytes]]:
+    """At least so many, unless the time is over."""
+    heard: list[tuple[str, bytes]] = []
+    deadline = time.monotonic() + timeout_s
+    while True:
+        heard += [(notification.session, notification.data) for notification in engine.notifications()]
+        if len(heard) >= count or time.monotonic() >= deadline:
+            return heard
+        time.sleep(0.001)
+
+
+def write_turns(session: str, peer_address: int, size: int, turns: int) -> None:
+    """Fills the peer's memory with the number of each turn, notifies, and goes on when the peer answers; every call
+    that writes and can notify has its turns."""
+    source = np.zeros(size, np.uint8)
+    halves = np.zeros(size, np.float16)
+    scales = np.ones(1, np.float32)
+    here, there = source.ctypes.data, peer_address
+    parts = [0, size // 3, size // 2]
+    ours, theirs = [here + part for part in parts], [there + part for part in parts]
+    sizes = [end - begin for begin, end in zip(parts, [*parts[1:], size], strict=True)]
+    with mf.Stream() as stream:
+
+        def on_stream(code: int) -> int:
+            return code or stream.wait()
+
+        writes: list[Callable[[bytes], int]] = [
+            lambda word: engine.transfer_sync_write(session, here, there, size, notify=word),
+            lambda word: engine.batch_transfer_sync_write(session, ours, theirs, sizes, notify=bytearray(word)),
+            lambda word: on_stream(
+                engine.transfer_async_write_submit(session, here, there, size, stream, notify=memoryview(word))
+            ),
+            lambda word: on_stream(
+                engine.batch_transfer_async_write_submit(session, ours, theirs, sizes, stream, notify=word)
+            ),
+            lambda word: engine.submit_write(session, ours, theirs, sizes, notify=word).wait(20),
+            lambda word: engine.batch_transfer_write_with_quant(
+                session, [halves.ctypes.data], [there], [halves.nbytes], [scales.ctypes.data], [], 1, 1, notify=word),
+        ]  # fmt: skip
+        for turn in range(1, turns + 1):
+            source[:] = turn % 100
+            halves[:] = turn % 100
+            must(writes[turn % len(writes)](b"%d" % turn))
+            assert wait_for_notifications(1) == [(session, b"%d" % turn)]
+
+
+def check_turns(session: str, name: str, turns: int) -> None:
+    """The other side of `write_turns`: looks at its memory whenever it hears, then answers."""
+    for turn in range(1, turns + 1):
+        assert wait_for_notifications(1) == [(session, b"%d" % turn)]
+        assert load(name) == bytes([turn % 100]) * sizes[name]
+        must(engine.notify(session, b"%d" % turn))
+
+
+def stand_before_notifying(session: str, name: str, peer_address: int, size: int) -> None:
+    """Writes everything and stands still before the notification; killing this process is the only way out."""
+    _native._hold_at("transfer.notify.written")
+
+    def write_notifying() -> None:
+        engine.transfer_sync_write(session, addresses[name], peer_address, size, notify=b"never")
+
+    threading.Thread(target=write_notifying, daemon=True).start()
+    assert _native._wait_until_held("transfer.notify.written", 20)
+
+
+def notify_without_end(session: str) -> None:
+    """From a thread, until this process is killed."""
+
+    def notify() -> None:
+        number = 0
+        while engine.notify(session, b"%d" % number) in (0, -2002):
+            number += 1
+
+    threading.Thread(target=notify, daemon=True).start()

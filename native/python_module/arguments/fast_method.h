@@ -23,12 +23,14 @@
 
 namespace memfabric::python {
 
-// How a parameter of type T is filled. `load`: false with the reason, the end of a sentence that names the argument.
+// How a parameter of type T is filled. `kDefault`: what documents say it is if it is not given. `load`: false with the
+// reason, the end of a sentence that names the argument.
 template <typename T>
 struct Argument;
 
 template <typename T>
 struct Argument<Number<T>> {
+    static constexpr const char* kDefault = "0";
     Number<T> value{0};
     bool load(PyObject* object, std::string& why) {
         if (to_number(object, value.value)) [[likely]]
@@ -41,6 +43,7 @@ struct Argument<Number<T>> {
 
 template <>
 struct Argument<const NumberList&> {
+    static constexpr const char* kDefault = "()";
     NumberList value;
     bool load(PyObject* object, std::string& why) { return value.load(object, why); }
     const NumberList& get() { return value; }
@@ -48,6 +51,7 @@ struct Argument<const NumberList&> {
 
 template <>
 struct Argument<const std::string&> {
+    static constexpr const char* kDefault = "''";
     std::string value;
     bool load(PyObject* object, std::string& why) {
         Py_ssize_t size = 0;
@@ -67,7 +71,7 @@ template <std::size_t Count>
 struct MethodText {
     const char* name;
     std::array<const char*, Count> arguments;
-    std::size_t required;  // the others are 0 if they are not given
+    std::size_t required;  // the others have their defaults if they are not given
     const char* doc;
     const char* called = nullptr;  // what users call it, if the method itself is private
 };
@@ -95,9 +99,11 @@ private:
     static inline const Signature<kCount>* signature = nullptr;
 
     static std::string doc_of(const MethodText<kCount>& text) {
+        constexpr std::array<const char*, kCount> kDefaults{Argument<Arguments>::kDefault...};
         std::string doc = std::string(text.name) + "($self";
         for (std::size_t i = 0; i < kCount; ++i) {
-            doc += std::string(", ") + text.arguments[i] + (i < text.required ? "" : "=0");
+            doc += std::string(", ") + text.arguments[i];
+            if (i >= text.required) doc += std::string("=") + kDefaults[i];
         }
         return doc + ")\n--\n\n" + text.doc;
     }

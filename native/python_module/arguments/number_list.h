@@ -36,4 +36,8 @@ private:
     std::span<const std::uint64_t> numbers_;
 };
 
+inline std::vector<std::uint64_t> owned(const NumberList& list) {
+    return {list.numbers().begin(), list.numbers().end()};
+}
+
 }  // namespace memfabric::python

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A session's name as an argument: text that is used where it is, without a copy.
+// A session's name: as an argument, text that is used where it is, without a copy; and as a result.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,6 +20,12 @@ inline bool to_text(PyObject* object, std::string_view& text) {
     }
     text = {bytes, static_cast<std::size_t>(length)};
     return true;
+}
+
+// A peer's name for itself, as a str: whatever bytes it sent.
+inline nanobind::object session_text(std::string_view session) {
+    return nanobind::steal(
+        PyUnicode_DecodeUTF8(session.data(), static_cast<Py_ssize_t>(session.size()), "backslashreplace"));
 }
 
 }  // namespace memfabric::python

@@ -113,6 +113,24 @@ TEST(Endpoint, watches_links_that_we_made) {
     EXPECT_TRUE(is_over(*link));
 }
 
+TEST(Endpoint, leaves_a_muted_link_to_others_but_for_its_end) {
+    Place target;
+    Place initiator;
+    const std::shared_ptr<Link> ours = target.connect();
+    ASSERT_TRUE(initiator.endpoint->add(ours));
+    const std::shared_ptr<Link> theirs = target.next();
+    initiator.endpoint->mute(*ours);
+    require(theirs->send("for others") == Sending::Sent);
+    EXPECT_TRUE(initiator.is_quiet(20ms));
+    initiator.endpoint->unmute(*ours);
+    EXPECT_EQ(initiator.next(), ours);
+    Packet packet;
+    EXPECT_EQ(ours->receive(packet), Reception::Packet);
+    initiator.endpoint->mute(*ours);
+    target.endpoint->drop(*theirs);
+    EXPECT_EQ(initiator.next(), ours);
+}
+
 TEST(Endpoint, can_be_woken_and_has_a_deadline) {
     Place place;
     std::thread waker([&] { place.endpoint->wake(); });
@@ -255,6 +273,47 @@ TEST(Link, waits_for_room_until_the_deadline) {
     }
     EXPECT_EQ(outcome, Sending::Failed);
     closer.join();
+}
+
+// Frames that a socket takes in part, or not at all, arrive whole and in order once the other side reads.
+void expect_nothing_lost(Link& sender, Link& receiver) {
+    constexpr std::uint64_t kCount = 200;
+    std::uint64_t sent = 0;
+    std::uint64_t heard = 0;
+    bool was_kept = false;
+    while (heard < kCount) {
+        while (sent < kCount && sender.flush() == Sending::Sent) {
+            ASSERT_TRUE(sender.send_or_keep(encode_notify(sent++, std::string(kMaxNotificationBytes, 'n'))));
+        }
+        was_kept |= sender.flush() == Sending::Full;
+        Packet packet;
+        const Reception reception = receiver.receive(packet);
+        ASSERT_NE(reception, Reception::End);
+        if (reception == Reception::Nothing) continue;
+        const auto notify = decode_notify(packet.bytes);
+        ASSERT_TRUE(notify.has_value()) << heard;
+        EXPECT_EQ(notify->number, heard++);
+        EXPECT_EQ(notify->data.size(), kMaxNotificationBytes);
+    }
+    EXPECT_TRUE(was_kept);
+    receiver.close();
+    while (sender.send_or_keep(encode(Hello{}))) sender.flush();  // false in the end
+}
+
+TEST(Link, keeps_what_a_unix_socket_does_not_take) {
+    std::array<int, 2> ends{};
+    require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    Link sender(Link::Kind::Unix, OwnedFd(ends[0]));
+    Link receiver(Link::Kind::Unix, OwnedFd(ends[1]));
+    expect_nothing_lost(sender, receiver);
+}
+
+TEST(Link, keeps_what_a_stream_does_not_take) {
+    std::array<int, 2> ends{};  // a stream behaves as TCP does
+    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    Link sender(Link::Kind::Tcp, OwnedFd(ends[0]));
+    Link receiver(Link::Kind::Tcp, OwnedFd(ends[1]));
+    expect_nothing_lost(sender, receiver);
 }
 
 TEST(Link, packets_that_are_too_long_or_too_full_arrive_empty) {

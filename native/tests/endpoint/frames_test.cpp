@@ -39,6 +39,32 @@ TEST(SessionFrames, survive_the_wire) {
     EXPECT_FALSE(decode_hello(encode(Refused{"x"})).has_value());
 }
 
+TEST(SessionFrames, notifications_survive_the_wire) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{kMaxNotificationBytes}}) {
+        const auto notify = decode_notify(encode_notify(7, std::string(size, 'n')));
+        ASSERT_TRUE(notify.has_value()) << size;
+        EXPECT_EQ(notify->number, 7U);
+        EXPECT_EQ(notify->data, std::string(size, 'n'));
+    }
+    EXPECT_FALSE(decode_notify(encode_notify(7, std::string(kMaxNotificationBytes + 1, 'n'))).has_value());
+    const auto notified = decode_notified(encode(Notified{9, NotifyVerdict::TooMany}));
+    ASSERT_TRUE(notified.has_value());
+    EXPECT_EQ(notified->number, 9U);
+    EXPECT_EQ(notified->verdict, NotifyVerdict::TooMany);
+    EXPECT_FALSE(decode_notified(encode(Notified{9, static_cast<NotifyVerdict>(4)})).has_value());
+    EXPECT_FALSE(decode_notify(encode(Notified{9, NotifyVerdict::Queued})).has_value());
+}
+
+TEST(SessionFrames, only_notifications_may_be_long) {
+    std::size_t frame_bytes = 0;
+    Bytes frame = encode_notify(1, std::string(2 * kLongestPayloadBytes, 'n'));
+    EXPECT_EQ(completeness(frame, frame_bytes), Completeness::Complete);
+    frame[6] = 5;  // a refusal
+    EXPECT_EQ(completeness(frame, frame_bytes), Completeness::Malformed);
+    frame = encode_notify(1, std::string(kMaxNotificationBytes + 1, 'n'));
+    EXPECT_EQ(completeness(std::span(frame).first(kFrameHeaderBytes), frame_bytes), Completeness::Malformed);
+}
+
 TEST(SessionFrames, are_complete_or_not_or_malformed) {
     const Bytes frame = encode(Refused{"reason"});
     std::size_t frame_bytes = 0;

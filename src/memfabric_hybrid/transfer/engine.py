@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from memfabric_hybrid import _native, settings
 from memfabric_hybrid.api import arguments, boundary
@@ -22,11 +22,15 @@ from memfabric_hybrid.store.url import NO_PORT
 from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
+from memfabric_hybrid.transfer.notifications import Inbox, Notification, NotificationCallback, NotificationStream
 from memfabric_hybrid.transfer.session_id import check_name, is_address
 from memfabric_hybrid.transfer.ticket import Ticket
 from memfabric_hybrid.transports import nic as nic_choice
 from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
 from memfabric_hybrid.transports.routes import Route, TransferRoutes, transfer_routes
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ROLES = ("Prefill", "Decode")
 PEERS_WRITE = "peers may write into registered memory (if none does, register its address with register_memory)"
@@ -36,14 +40,14 @@ class _Remains(NamedTuple):
     """What outlives the end of one life of an engine by a moment."""
 
     session: str
-    callback_thread: CallbackThread | None
+    callback_threads: list[CallbackThread[Any]]
     directory: Directory | None
 
     def see_off(self, farewell: Deadline) -> None:
         if self.directory is not None:
             self.directory.close(farewell)
-        if self.callback_thread is not None:
-            self.callback_thread.finish(self.session, farewell)
+        for thread in self.callback_threads:
+            thread.finish(self.session, farewell)
 
 
 class TransferEngine(_native.TransferCore):
@@ -69,7 +73,8 @@ class TransferEngine(_native.TransferCore):
         self._entering: Interruption | None = None  # of an `initialize` under way
         self._enders = 0  # threads that want to end the engine: nobody begins a long wait under their eyes
         self._directory: Directory | None = None
-        self._callback_thread: CallbackThread | None = None
+        self._callback_thread: CallbackThread[str] | None = None
+        self._inbox = Inbox()
         self._on_down: PeerDownCallback | None = None
         self._buffers: dict[int, object] = {}
         engines.add(self)
@@ -146,6 +151,7 @@ class TransferEngine(_native.TransferCore):
                 if self._enders:
                     interruption.strike()
                 self._start_callback_thread()
+            self._inbox.begin(self._notification_queue())
             if has_store and url is not None:
                 self._directory = directory = Directory(url, may_host=may_host, timeout_s=timeout_ms / 1000)
                 with interruption.ends_by(directory.give_up):
@@ -165,8 +171,8 @@ class TransferEngine(_native.TransferCore):
     def destroy(self) -> None:
         """Ends the engine: peers' transfers fail with -2014 from then on, memory of `trans_malloc` is gone.
 
-        Waits for peers that are inside our memory, and one second for a peer-down callback that runs; the callback
-        itself may call this, too. Again: nothing happens. The engine may be initialised anew.
+        Waits for peers that are inside our memory, and one second for callbacks that run; they may call this, too.
+        Again: nothing happens. The engine may be initialised anew.
         """
         self._end_by(Deadline(FAREWELL_S))
 
@@ -197,7 +203,8 @@ class TransferEngine(_native.TransferCore):
             directory, self._directory = self._directory, None
             callback_thread, self._callback_thread = self._callback_thread, None
             self._buffers.clear()
-        return _Remains(session, callback_thread, directory)
+        threads = [thread for thread in (self._inbox.end(), callback_thread) if thread is not None]
+        return _Remains(session, threads, directory)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: lets go of the parent's sockets. The engine stays unusable here."""
@@ -205,6 +212,7 @@ class TransferEngine(_native.TransferCore):
         self._lock = threading.Lock()
         self._entering, self._enders = None, 0
         self._callback_thread = None
+        self._inbox.abandon_after_fork()
         self._abandon()
         if self._directory is not None:
             self._directory.abandon_after_fork()
@@ -251,7 +259,38 @@ class TransferEngine(_native.TransferCore):
     def _start_callback_thread(self) -> None:
         """Under `_lock`. One per life of the engine, once there is a callback."""
         if self._on_down is not None and (self._callback_thread is None or self._callback_thread.failed):
-            self._callback_thread = CallbackThread(self._peer_failures(), self._on_down)
+            wait = self._peer_failures().wait
+            self._callback_thread = CallbackThread("peer-down callback", wait, self._on_down, str)
+
+    # ---- notifications ---------------------------------------------------------------------------------------------
+
+    def notifications(self) -> list[Notification]:
+        """All that peers have told us with `notify` and nobody has taken yet, the oldest first; those of one sender
+        in its order. Does not wait.
+
+        Raises errors.ResourceInUse while a callback takes them, errors.NotInit before `initialize`.
+        """
+        return self._inbox.take_all()
+
+    def notified(self) -> NotificationStream:
+        """`async for notification in engine.notified()`: each one when it comes, until the engine is destroyed.
+
+        Raises errors.NotInit before `initialize`; the loop raises errors.ResourceInUse once a callback takes them.
+        """
+        return NotificationStream(self._inbox.queue())
+
+    def set_notification_callback(self, callback: NotificationCallback | None) -> None:
+        """`callback(notification)` runs on a thread of its own for each notification, those that wait already, too.
+
+        One after the other, in the order in which they came. From now on `notifications` and `notified` raise; None
+        leaves them to those again. It may call anything, `destroy` and `initialize` as well. What it raises is logged
+        and goes no further, even `SystemExit`. Works before and after `initialize`. Raises errors.NoResources if no
+        thread can be started.
+        """
+        if callback is not None:
+            arguments.function("callback", callback)
+        forks.notice()
+        self._inbox.set_callback(callback)
 
     # ---- buffers and tickets -----------------------------------------------------------------------------------------
 
@@ -275,9 +314,14 @@ class TransferEngine(_native.TransferCore):
         with self._lock:
             self._buffers.pop(address, None)
 
-    def submit_write(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
-        """Starts a write (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
-        return Ticket(self._submit_write(dest_session, *_as_lists(buffers, peer_buffers, lengths)), self)
+    def submit_write(
+        self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any, *, notify: Buffer | None = None
+    ) -> Ticket:
+        """Starts a write (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start.
+
+        `notify`: the peer's program gets it when all bytes are there, and the ticket is done when it has.
+        """
+        return Ticket(self._submit_write(dest_session, *_as_lists(buffers, peer_buffers, lengths), notify), self)
 
     def submit_read(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
         """Starts a read (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
