@@ -28,10 +28,10 @@ namespace memfabric::python {
 namespace {
 
 void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host,
-          bool may_use_host, bool may_use_network) {
+          bool may_use_host, bool may_use_network, const std::string& data_host, U16 first_port, U16 last_port) {
     raise_if_failed(without_gil([&] {
         return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host,
-                                 {may_use_host, may_use_network});
+                                 {may_use_host, may_use_network}, {data_host, first_port, last_port});
     }));
 }
 
@@ -156,7 +156,9 @@ void bind_transfer(nb::module_& module) {
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
         .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("may_use_host"),
-             nb::arg("may_use_network"), "Listen at the session's address and serve peers. Raises FabricError.")
+             nb::arg("may_use_network"), nb::arg("data_host") = "", nb::arg("first_port") = 0, nb::arg("last_port") = 0,
+             "Listen at the session's address and serve peers; data of other hosts at `data_host`, if there is one, at\n"
+             "the first of these ports that is free. Raises FabricError.")
         .def("_route", &route, nb::arg("session"),
              "Which way transfers of private memory go there, and why. Raises FabricError.")
         .def("_close", &close, "End everything: peers, registrations, memory of trans_malloc. Idempotent.")

@@ -86,7 +86,7 @@ void TransferEngine::set_directory(Directory directory) {
 }
 
 Status TransferEngine::open(const std::string& session, Milliseconds timeout, const std::string& host,
-                            RoutesAllowed allowed) {
+                            RoutesAllowed allowed, const DataPlace& data_place) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     SessionAddress address;
     if (const Status status = SessionAddress::parse(session, address); status != Status::Ok) return status;
@@ -107,10 +107,22 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     if (open_.load()) return fail(Status::RepeatInvoke, "the engine is initialised already, as %s", session_.c_str());
     OwnedFd listener;
     if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
+    std::unique_ptr<tcp::Listener> data_listener;
+    if (!data_place.host.empty()) {
+        const Status status =
+            tcp::Listener::open({data_place.host, data_place.first_port}, data_place.last_port, data_listener);
+        if (status != Status::Ok) return status;
+    }
     const auto offers = std::make_shared<SegmentOffers>();
     registrations_.show_on(page.get(), offers);
-    const SessionOffer offer{
-        address.text(), host.substr(0, kLongestTextBytes), instance, secret, data_secret, page->shown_fd(), offers};
+    const SessionOffer offer{.session = address.text(),
+                             .host = host.substr(0, kLongestTextBytes),
+                             .instance = instance,
+                             .secret = secret,
+                             .data_secret = data_secret,
+                             .data_address = data_listener == nullptr ? SessionAddress{} : data_listener->address(),
+                             .registrations_fd = page->shown_fd(),
+                             .segments = offers};
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
@@ -134,6 +146,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     lease_ = std::move(lease);
     service_ = std::move(service);
     served_ = std::move(served);
+    data_listener_ = std::move(data_listener);
     open_.store(true, std::memory_order_release);
     return Status::Ok;
 }
@@ -160,6 +173,7 @@ void TransferEngine::close() {
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
     std::unique_ptr<tcp::ServedMemory> served = std::move(served_);
+    std::unique_ptr<tcp::Listener> data_listener = std::move(data_listener_);
     lock.unlock();
     PausePoint::reach("transfer.close");
     if (service != nullptr) {
@@ -168,6 +182,7 @@ void TransferEngine::close() {
     }
     if (stream != nullptr) static_cast<void>(stream->close());
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
+    data_listener.reset();
     served.reset();
     wait_for_server();
     peers_.clear();
@@ -195,6 +210,7 @@ void TransferEngine::abandon_in_child() {
     lease_.reset();
     service_.reset();
     served_.reset();
+    data_listener_.reset();
     peers_.abandon_in_child();
     stream_.reset();
     page_.reset();

@@ -29,6 +29,7 @@
 #include "memory/exported_memory.h"
 #include "space/stream.h"
 #include "sync/liveness_lease.h"
+#include "tcp/listener.h"
 #include "tcp/served_memory.h"
 #include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
@@ -46,6 +47,13 @@ struct TransferArrays {
     std::span<const std::uint64_t> buffers;
     std::span<const std::uint64_t> peer_buffers;
     std::span<const std::uint64_t> sizes;
+};
+
+// Where peers of other hosts connect for data: at the first port that is free. Without a host: at the session's address.
+struct DataPlace {
+    std::string host;
+    std::uint16_t first_port = 0;
+    std::uint16_t last_port = 0;
 };
 
 // 16-bit numbers that become 8-bit integers at the peer; quantisation.h says how. Each piece has `unit_num` units of
@@ -78,7 +86,8 @@ public:
 
     // `host` says which host this process counts as: engines of other hosts are reached through the network.
     // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
-    Status open(const std::string& session, Milliseconds timeout, const std::string& host, RoutesAllowed allowed = {});
+    Status open(const std::string& session, Milliseconds timeout, const std::string& host, RoutesAllowed allowed = {},
+                const DataPlace& data_place = {});
     void close();  // idempotent
     void abandon_in_child();
     bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
@@ -170,6 +179,7 @@ private:
     std::unique_ptr<LivenessLease> lease_;
     std::shared_ptr<SessionService> service_;    // shared with calls that wait while the engine closes
     std::unique_ptr<tcp::ServedMemory> served_;  // what peers of other hosts see of the page
+    std::unique_ptr<tcp::Listener> data_listener_;  // where they connect, if not at the session's address
     std::shared_ptr<Stream> stream_;
     Directory directory_;
     std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();

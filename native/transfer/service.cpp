@@ -181,7 +181,8 @@ void SessionService::admit_remote(const LinkPointer& link, const AttachRemote& a
         static_cast<void>(link->send(encode(Refused{kForeignSecret})));
         return endpoint_->drop(*link);
     }
-    if (link->send(encode(AcceptedRemote{"", 0, offer_.data_secret})) != Sending::Sent) return endpoint_->drop(*link);
+    const AcceptedRemote accepted{offer_.data_address.host, offer_.data_address.port, offer_.data_secret};
+    if (link->send(encode(accepted)) != Sending::Sent) return endpoint_->drop(*link);
     link->keep_alive();
     endpoint_->trust(*link);
     remote_initiators_.emplace(link.get(), RemoteInitiator{link, attach.initiator_session, attach.initiator});

@@ -21,6 +21,7 @@
 #include "base/fork_guard.h"
 #include "base/owned_fd.h"
 #include "base/status.h"
+#include "endpoint/address.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/frames.h"
 #include "endpoint/link.h"
@@ -38,7 +39,8 @@ struct SessionOffer {
     std::string host;     // which one this process is on
     InstanceId instance;
     Secret secret;
-    Secret data_secret;  // of connections that carry data from and to other hosts
+    Secret data_secret;           // of connections that carry data from and to other hosts
+    SessionAddress data_address;  // where they are made; without a host: at the session's
     int registrations_fd;
     std::shared_ptr<SegmentOffers> segments;
 };

@@ -301,7 +301,15 @@ class TransferCore:
     def _register(self, address: SupportsIndex, size: SupportsIndex) -> None: ...
     def _unregister(self, address: SupportsIndex) -> None: ...
     def _open(
-        self, session: str, timeout_ms: SupportsIndex, host: str, may_use_host: bool, may_use_network: bool
+        self,
+        session: str,
+        timeout_ms: SupportsIndex,
+        host: str,
+        may_use_host: bool,
+        may_use_network: bool,
+        data_host: str = "",
+        first_port: SupportsIndex = 0,
+        last_port: SupportsIndex = 0,
     ) -> None: ...
     def _route(self, session: str) -> tuple[str, str]: ...
     def _close(self) -> None: ...

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import memfabric_hybrid as mf
+from support.ports import reserved_port
 from support.workers import Cluster
 
 SIZE = 4 << 20
@@ -58,3 +61,38 @@ def test_a_killed_peer_is_told_and_its_successor_is_found(cluster: Cluster) -> N
     assert cluster.call(1, "start", session) == session
     address = cluster.call(1, "open_memory", "target", SIZE)
     assert cluster.call(0, "write", session, "source", address, SIZE) == (0, "")
+
+
+def connections_to(host: str) -> set[int]:
+    """The ports of that address to which there are connections."""
+    wanted = ipaddress.ip_address(host).packed[::-1].hex().upper()
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    places = [row[2].split(":") for row in rows if row[3] == "01"]  # ESTABLISHED
+    return {int(port, 16) for address, port in places if address == wanted}
+
+
+def test_nic_says_where_data_comes_in(cluster: Cluster) -> None:
+    with reserved_port("127.0.0.3") as port:
+        nic = f"tcp://127.0.0.3:{port}"
+        cluster.call(0, "start", "127.0.0.1:0", data_op_type=mf.TransDataOpType.HOST_TCP, nic=nic)
+        session = cluster.call(1, "start", "127.0.0.1:0", nic=nic)
+        address = cluster.call(1, "open_memory", "target", SIZE)
+        assert cluster.call(0, "exercise", session, address, SIZE, 7) > 5
+        (taken,) = connections_to("127.0.0.3")
+        assert port < taken < port + 1024, "the first one is the other engine's"
+        assert session.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("nic", "what"),
+    [
+        ("tcp://127.0.0.1", "is not of the form tcp://ip[/mask]:port"),
+        ("tcp://203.0.113.1:9000", "203.0.113.1"),
+        ("tcp://203.0.113.1/24:9000", "this machine has no address in 203.0.113.0/24"),
+    ],
+)
+def test_nic_must_be_of_this_machine(nic: str, what: str) -> None:
+    with mf.TransferEngine() as engine:
+        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, nic=nic) == -2000
+        assert what in mf.get_last_err_msg()
+        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, nic="mlx5_0") == 0, mf.get_last_err_msg()

@@ -59,6 +59,7 @@ struct Number {  // an argument of a bound function
     T value;
     operator T() const { return value; }
 };
+using U16 = Number<std::uint16_t>;
 using U32 = Number<std::uint32_t>;
 using U64 = Number<std::uint64_t>;
 

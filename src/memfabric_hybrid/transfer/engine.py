@@ -104,7 +104,8 @@ class TransferEngine(_native.TransferCore):
             device_id: accepted for programs that have accelerators.
             data_op_type: which routes may be used (`TransDataOpType` bits).
             store_server_role: the role whose engines run the store at a full URL if nobody does.
-            nic: accepted, at most 63 characters.
+            nic: "tcp://ip[/mask]:port": data of other hosts comes in at this interface, at the first free port from
+                that one on; the session's own address otherwise. Names of devices are accepted and decide nothing yet.
 
         Codes: 0; -2000 a value is wrong, or the address is not of this machine; -2002 no route for `data_op_type`;
         -2004 a name, and no store answers; -2005 initialised already; -2008 in a forked child; -2009 the port is taken.
@@ -118,18 +119,25 @@ class TransferEngine(_native.TransferCore):
         for name, value in (("role", role), ("store_server_role", store_server_role)):
             if arguments.text(name, value) not in ROLES:
                 raise InvalidParam(f"{name} is {value!r}, expected 'Prefill' or 'Decode'")
-        nic_choice.check_length(arguments.text("nic", nic))
+        data_place = nic_choice.data_place(arguments.text("nic", nic))
         routes = transfer_routes(arguments.u32("data_op_type", data_op_type))
         undone: list[_Remains] = []
         try:
             with self._life:
-                self._enter(store_url, session, routes, undone, may_host=role == store_server_role)
+                self._enter(store_url, session, routes, data_place, undone, may_host=role == store_server_role)
         finally:
             for remains in undone:
                 remains.see_off(Deadline(FAREWELL_S))
 
     def _enter(
-        self, store_url: str | None, session: str, routes: TransferRoutes, undone: list[_Remains], *, may_host: bool
+        self,
+        store_url: str | None,
+        session: str,
+        routes: TransferRoutes,
+        data_place: nic_choice.ListenPlace,
+        undone: list[_Remains],
+        *,
+        may_host: bool,
     ) -> None:
         url = parse_url(store_url, port_required=False) if store_url else None
         has_store = url is not None and url.port != NO_PORT
@@ -143,7 +151,7 @@ class TransferEngine(_native.TransferCore):
         timeout_ms = settings.transfer_timeout_ms()
         _native.set_host_timeout(settings.heartbeat_timeout_s())
         address = f"{nic_choice.address_towards(url.host, url.port)}:0" if named and url is not None else session
-        self._open(address, timeout_ms, host_identity(), routes.host, routes.network)
+        self._open(address, timeout_ms, host_identity(), routes.host, routes.network, *data_place)
         interruption = Interruption()
         try:
             with self._lock:

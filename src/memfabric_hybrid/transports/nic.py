@@ -61,6 +61,12 @@ def listen_place(nic: str) -> ListenPlace:
     return ListenPlace(host, first_port, min(first_port + PORTS_TRIED - 1, LAST_PORT))
 
 
+def data_place(nic: str) -> ListenPlace:
+    """The same for data alone: without a host if the nic names no address (but devices, or nothing)."""
+    check_length(nic)
+    return listen_place(nic) if "://" in nic else ListenPlace("", 0, 0)
+
+
 def default_place(store_host: str, store_port: int) -> ListenPlace:
     """Where those who reach the store can reach us."""
     return ListenPlace(address_towards(store_host, store_port).strip("[]"), 0, 0)
