@@ -92,7 +92,8 @@ public:
 
     Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
                     std::uint64_t size_bytes);
-    // The same if we are attached already: never blocks for a connection. Nothing otherwise.
+    // The same if we are attached already to a peer of this host: never waits for anybody, so Python's lock can be
+    // kept. Nothing otherwise.
     std::optional<Status> transfer_if_attached(Direction direction, std::string_view session, std::uint64_t buffer,
                                                std::uint64_t peer_buffer, std::uint64_t size_bytes);
     Status transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays);
@@ -120,7 +121,7 @@ private:
     Status move(Direction direction, std::string_view session, std::span<const Piece> pieces,
                 std::uint64_t total_bytes);
     std::optional<Status> move_if_attached(Direction direction, std::string_view session, std::span<const Piece> pieces,
-                                           std::uint64_t total_bytes);
+                                           std::uint64_t total_bytes, bool may_wait);
     Status quantise_and_move(const std::string& session, const QuantisedBatch& batch);
     Status attach(const std::string& session);
     Status dial_once(const std::string& session);

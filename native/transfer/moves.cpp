@@ -228,11 +228,12 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
                                                            std::uint64_t buffer, std::uint64_t peer_buffer,
                                                            std::uint64_t size_bytes) {
     const Piece piece = piece_of(direction, buffer, peer_buffer, size_bytes);
-    return move_if_attached(direction, session, {&piece, 1}, size_bytes);
+    return move_if_attached(direction, session, {&piece, 1}, size_bytes, /*may_wait=*/false);
 }
 
 std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
-                                                       std::span<const Piece> pieces, std::uint64_t total_bytes) {
+                                                       std::span<const Piece> pieces, std::uint64_t total_bytes,
+                                                       bool may_wait) {
     if (fork_guard_.in_forked_child()) [[unlikely]]
         return std::nullopt;
     std::shared_ptr<Peer> kept;  // ends after the guard
@@ -242,6 +243,7 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
         return std::nullopt;
     const Move move{direction, pieces, total_bytes};
     if (peer->is_remote) {
+        if (!may_wait) return std::nullopt;
         kept = peer->shared_from_this();
         return move_remote(guard, *kept, move, timeout_);
     }
@@ -258,7 +260,7 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
 Status TransferEngine::move(Direction direction, std::string_view session, std::span<const Piece> pieces,
                             std::uint64_t total_bytes) {
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-        if (const auto status = move_if_attached(direction, session, pieces, total_bytes)) return *status;
+        if (const auto status = move_if_attached(direction, session, pieces, total_bytes, true)) return *status;
         if (const Status status = check_process(); status != Status::Ok) return status;
         if (const Status status = attach(std::string(session)); status != Status::Ok) return status;
     }

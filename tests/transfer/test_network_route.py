@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -58,3 +60,20 @@ def test_a_killed_peer_is_told_and_its_successor_is_found(cluster: Cluster) -> N
     assert cluster.call(1, "start", session) == session
     address = cluster.call(1, "open_memory", "target", SIZE)
     assert cluster.call(0, "write", session, "source", address, SIZE) == (0, "")
+
+
+def test_other_threads_run_while_a_short_transfer_waits_for_the_network() -> None:
+    with Cluster(2, "support.transfer_worker", environment={"MF_TRANSFER_TIMEOUT_MS": "120000"}) as cluster:
+        session, address = started(cluster)
+        cluster.call(0, "start_writing", session, address, 64)
+        while cluster.call(0, "written") == 0:
+            pass
+        cluster.kill(1, signal.SIGSTOP)
+        before, now = -1, cluster.call(0, "written")
+        while before != now:  # then it is inside a call that cannot end
+            before, now = now, cluster.call(0, "written")
+            time.sleep(0.1)
+        assert cluster.call(0, "written") == now
+        cluster.kill(1, signal.SIGCONT)
+        (codes, _, sentences), *_ = cluster.call(0, "stop_writing")
+        assert list(codes) == [0], sentences
