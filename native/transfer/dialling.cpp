@@ -142,6 +142,7 @@ Status reach_over_tcp(const DialRequest& request, const SessionAddress& address,
     const Status status = tcp::Target::make(address, {peer.instance, secret}, target);
     if (status != Status::Ok) return about(request, status);
     peer.transport = std::make_unique<tcp::TcpTransport>(target);
+    peer.is_synchronous = false;
     return Status::Ok;
 }
 

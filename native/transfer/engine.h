@@ -103,7 +103,8 @@ public:
 
     Status transfer(Direction direction, std::string_view session, std::uint64_t buffer, std::uint64_t peer_buffer,
                     std::uint64_t size_bytes);
-    // The same if we are attached already: never blocks for a connection. Nothing otherwise.
+    // The same if we are attached already and never wait for the peer on the way: then Python's lock can be
+    // kept. Nothing otherwise.
     std::optional<Status> transfer_if_attached(Direction direction, std::string_view session, std::uint64_t buffer,
                                                std::uint64_t peer_buffer, std::uint64_t size_bytes);
     Status transfer_batch(Direction direction, std::string_view session, const TransferArrays& arrays);
@@ -140,7 +141,7 @@ private:
     Status move(Direction direction, std::string_view session, std::span<const Piece> pieces,
                 std::uint64_t total_bytes);
     std::optional<Status> move_if_attached(Direction direction, std::string_view session, std::span<const Piece> pieces,
-                                           std::uint64_t total_bytes);
+                                           std::uint64_t total_bytes, bool may_wait);
     Status move_to(Peer& peer, const Move& move);
     Status move_inside(rcu::ReadGuard& guard, Peer& peer, std::shared_ptr<Peer>& kept, const Move& move);
     Status write_and_notify(std::string_view session, std::span<const Piece> pieces, std::uint64_t total_bytes,

@@ -228,7 +228,7 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
                                                            std::uint64_t buffer, std::uint64_t peer_buffer,
                                                            std::uint64_t size_bytes) {
     const Piece piece = piece_of(direction, buffer, peer_buffer, size_bytes);
-    return move_if_attached(direction, session, {&piece, 1}, size_bytes);
+    return move_if_attached(direction, session, {&piece, 1}, size_bytes, /*may_wait=*/false);
 }
 
 // Moves that leave the guard keep the peer; `kept` ends after the guard.
@@ -241,7 +241,7 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
     const AccessEpochs::Epoch epoch(peer.target_id);
     if (!epoch.admitted()) [[unlikely]]
         return Status::NoResources;  // the epoch has left its sentence
-    if (move.total_bytes > kPartBytes || !peer.transport->traits().synchronous) [[unlikely]] {
+    if (move.total_bytes > kPartBytes || !peer.is_synchronous) [[unlikely]] {
         kept = peer.shared_from_this();
         return move_long(guard, *kept, move, timeout_);
     }
@@ -250,7 +250,8 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
 }
 
 std::optional<Status> TransferEngine::move_if_attached(Direction direction, std::string_view session,
-                                                       std::span<const Piece> pieces, std::uint64_t total_bytes) {
+                                                       std::span<const Piece> pieces, std::uint64_t total_bytes,
+                                                       bool may_wait) {
     if (fork_guard_.in_forked_child()) [[unlikely]]
         return std::nullopt;
     std::shared_ptr<Peer> kept;  // ends after the guard
@@ -258,6 +259,7 @@ std::optional<Status> TransferEngine::move_if_attached(Direction direction, std:
     Peer* peer = peers_.find(session);
     if (peer == nullptr || !peer->usable()) [[unlikely]]
         return std::nullopt;
+    if (!may_wait && !peer->is_synchronous) return std::nullopt;
     return move_inside(guard, *peer, kept, {direction, pieces, total_bytes});
 }
 
@@ -271,7 +273,7 @@ Status TransferEngine::move_to(Peer& peer, const Move& move) {
 Status TransferEngine::move(Direction direction, std::string_view session, std::span<const Piece> pieces,
                             std::uint64_t total_bytes) {
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-        if (const auto status = move_if_attached(direction, session, pieces, total_bytes)) return *status;
+        if (const auto status = move_if_attached(direction, session, pieces, total_bytes, true)) return *status;
         if (const Status status = check_process(); status != Status::Ok) return status;
         if (const Status status = attach(std::string(session)); status != Status::Ok) return status;
     }

@@ -42,6 +42,7 @@ struct Peer : std::enable_shared_from_this<Peer> {
     SharedMapping page;
     PeerSegments segments;                 // of its memory that can be mapped here
     std::unique_ptr<Transport> transport;  // to all of its memory; leaves it after the page, whose words it reads
+    bool is_synchronous = true;            // the transport is: a move never waits for what the peer does
     std::string route_reason;              // why this transport
     std::shared_ptr<Link> link;            // its end means that the peer is gone
     std::mutex hearing;                    // announcements are taken one after the other

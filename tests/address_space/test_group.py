@@ -168,7 +168,7 @@ def test_a_restarted_store_gives_time(scene: Scene, monkeypatch: pytest.MonkeyPa
     late = clock.now() + GRACE_S
     monkeypatch.setattr(clock, "now", lambda: late)
     assert not scene.group.tick()
-    assert scene.group.gone() == {1: "rank 1 is gone: it did not register with the restarted store"}
+    assert scene.group.gone() == {1: "rank 1 is gone: it did not register with the store again"}
     scene.show({1: fact(11)})
     assert scene.reannounced == 1, "it is there again, and has to be asked for its memory"
 

@@ -176,7 +176,7 @@ def test_time_is_the_rosters() -> None:
     known.all_shown({1: fact(11)}, "first life", now=0.0)
     known.attached(1, stamp(11))
     assert known.all_shown({}, "second life", now=1.0) == []
-    assert known.tick(1.0 + GRACE_S) == [Left(1, "it did not register with the restarted store")]
+    assert known.tick(1.0 + GRACE_S) == [Left(1, "it did not register with the store again")]
     assert 1 in known.gone
     assert known.shown({1: fact(11)}) == [Returned(1)]
 

@@ -12,9 +12,9 @@ from memfabric_hybrid.address_space.messages import Offer
 from memfabric_hybrid.address_space.pool import REANNOUNCE_PAUSE_S, Pool
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code, InvalidParam, NoResources, NotConnected, NotStarted
+from memfabric_hybrid.errors import Code, InvalidParam, NoResources, NotConnected, NotStarted, TimedOut
 from memfabric_hybrid.membership.roster import Joined, Left
-from memfabric_hybrid.store import Refusal
+from memfabric_hybrid.store import FAREWELL_S, Refusal
 from support.pool_twins import SPEC, TwinHost, TwinNode, TwinOwner, TwinSpace, pool
 from support.threads import Beside, wait_until
 
@@ -69,6 +69,25 @@ def test_join_and_leave(made: Pool, node: TwinNode, owner: TwinOwner, neighbour:
     assert neighbour.group.gone() == {0: "rank 0 is gone: it has left: why not"}
     node.notices.run()
     assert owner.changes == [Joined(1), Left(1, "this process left")]
+
+
+@pytest.mark.parametrize(("is_away", "farewell_s"), [(True, 0.2), (False, FAREWELL_S)])
+def test_a_join_that_fails_waits_once_more_only_for_a_store_that_is_there(
+    made: Pool, node: TwinNode, monkeypatch: pytest.MonkeyPatch, is_away: bool, farewell_s: float
+) -> None:
+    waits: list[float] = []
+
+    def fail(*_: object, deadline: Deadline, **__: object) -> None:
+        waits.append(deadline.timeout_s)
+        raise TimedOut("the store does not answer")
+
+    monkeypatch.setattr(node.member.store, "set", fail)
+    monkeypatch.setattr(node.member.store, "delete", fail)
+    node.store_is_away = is_away
+    with pytest.raises(TimedOut):
+        made.join(Deadline(5))
+    assert waits[0] == 5
+    assert waits[1] <= farewell_s
 
 
 def test_every_join_has_a_number_of_its_own(made: Pool, neighbour: Pool) -> None:

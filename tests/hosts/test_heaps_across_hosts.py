@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from memfabric_hybrid.clock import Deadline
 from support import host_members, hosts, kernel_library
 from support.hosts import Network
 from support.workers import Cluster
@@ -94,3 +95,22 @@ def test_a_lost_host_ends_the_barriers_of_the_others(hosts3: Network, cluster: C
         _, code, sentence = wait.result()
         assert code == GONE
         assert "rank 4 is gone" in sentence or "rank 5 is gone" in sentence
+
+
+def test_a_heap_is_whole_again_when_a_lost_host_is_back(hosts3: Network) -> None:
+    """As the sentence says, which tells what to do otherwise."""
+    environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": "1"}
+    with Cluster(6, "support.heap_worker", environment=environment, places=hosts3.places(2)) as cluster:
+        cluster.call_all("take_part", host_members.store_url(hosts3), 6, operation_timeout=5)
+        hosts3.hosts[2].link_down()
+        code, sentence = -2004, ""
+        deadline = Deadline(30)
+        while code == -2004 and not deadline.expired:
+            _, code, sentence = cluster.call(0, "timed", "barrier")
+        assert code == GONE
+        assert "if that rank was only silent, the object is whole again when it is back; otherwise destroy" in sentence
+        hosts3.hosts[2].link_up()
+        answers = [("", code, sentence)]
+        while any(code for _, code, _ in answers):
+            assert not deadline.expired, answers
+            answers = cluster.call_all("timed", "barrier", timeout_s=30)

@@ -156,9 +156,21 @@ def test_next_participation_of_the_same_process_does_not_end_the_present_one_bef
 # ---- the store comes back -------------------------------------------------------------------------------------------
 
 
-def test_same_store_without_the_rank_means_it_is_gone() -> None:
+def test_same_store_without_the_rank_means_nothing_yet() -> None:
+    """All were cut off from the store for long; we are the first to be back."""
     made = with_alice()
-    assert reason(made.snapshot({}, "first", now=1.0)) == "it is gone from the store"
+    assert made.snapshot({}, "first", now=1.0) == []
+    assert made.present == {1: ALICE}
+    assert made.published(1, ALICE) == []
+    assert made.tick(100.0) == []
+    assert made.present == {1: ALICE}
+
+
+def test_rank_that_the_same_store_shows_no_more_is_gone_after_the_grace() -> None:
+    made = with_alice()
+    made.snapshot({}, "first", now=1.0)
+    assert reason(made.tick(1.0 + GRACE_S)) == "it did not register with the store again"
+    assert made.published(1, ALICE) == [Returned(1)]
 
 
 def test_same_store_without_a_rank_it_never_showed_means_nothing_yet() -> None:
@@ -173,7 +185,7 @@ def test_restarted_store_gets_grace_to_hear_from_the_members() -> None:
     assert made.snapshot({}, "second", now=10.0) == []
     assert made.waits_for_time
     assert made.tick(10.0 + GRACE_S - 0.1) == []
-    assert reason(made.tick(10.0 + GRACE_S)) == "it did not register with the restarted store"
+    assert reason(made.tick(10.0 + GRACE_S)) == "it did not register with the store again"
     assert not made.waits_for_time
 
 

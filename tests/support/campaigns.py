@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 
 
 def length(variable: str, ordinary: int) -> int:
@@ -24,3 +25,10 @@ def seed() -> int:
 def generator(name: str) -> random.Random:
     """Random choices that depend on the seed and the name only, not on what ran before."""
     return random.Random(f"{seed()}:{name}")
+
+
+def fresh_seed(variable: str) -> int:
+    """What the variable says, or another one each time; said in the output either way, so that it can be repeated."""
+    chosen = int(os.environ.get(variable) or secrets.randbelow(1 << 31))
+    print(f"{variable}={chosen}")
+    return chosen

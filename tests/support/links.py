@@ -26,11 +26,15 @@ class DelayLines:
         self._worker = contextlib.ExitStack()
         self._cluster: Cluster | None = None
 
-    def call(self, function: str, *args: str | float) -> None:
+    def start(self) -> Cluster:
+        """Returns at once if it has started already."""
         if self._cluster is None:
             cluster = Cluster(1, "support.delay_line", places=[Place(self._switch)])
             self._cluster = self._worker.enter_context(cluster)
-        self._cluster.call(0, function, *args)
+        return self._cluster
+
+    def call(self, function: str, *args: str | float) -> None:
+        self.start().call(0, function, *args)
 
     def __enter__(self) -> DelayLines:
         return self
@@ -115,6 +119,7 @@ class Link:
 
     def _lay_line(self) -> None:
         """The port leaves the switch; the delay line joins it to another cable, whose far end takes its place."""
+        self._delay_lines.start()  # a process: nothing passes between the two steps
         iproute.ip(
             self._switch,
             [

@@ -21,3 +21,14 @@ def test_choices_depend_on_seed_and_name_only(monkeypatch: pytest.MonkeyPatch) -
     assert campaigns.generator("b").random() != first
     monkeypatch.setenv("MF_SEED", "8")
     assert campaigns.generator("a").random() != first
+
+
+def test_fresh_seeds_differ_unless_one_is_to_be_repeated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MF_DATA_FUZZ_SEED", raising=False)
+    first = campaigns.fresh_seed("MF_DATA_FUZZ_SEED")
+    assert f"MF_DATA_FUZZ_SEED={first}\n" in capsys.readouterr().out
+    assert campaigns.fresh_seed("MF_DATA_FUZZ_SEED") != first
+    monkeypatch.setenv("MF_DATA_FUZZ_SEED", str(first))
+    assert campaigns.fresh_seed("MF_DATA_FUZZ_SEED") == first

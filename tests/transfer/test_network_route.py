@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +98,20 @@ def test_nic_must_be_of_this_machine(nic: str, what: str) -> None:
         assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, nic=nic) == -2000
         assert what in mf.get_last_err_msg()
         assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, nic="mlx5_0") == 0, mf.get_last_err_msg()
+
+
+def test_other_threads_run_while_a_short_transfer_waits_for_the_network() -> None:
+    with Cluster(2, "support.transfer_worker", environment={"MF_TRANSFER_TIMEOUT_MS": "120000"}) as cluster:
+        session, address = started(cluster)
+        cluster.call(0, "start_writing", session, address, 64)
+        while cluster.call(0, "written") == 0:
+            pass
+        cluster.kill(1, signal.SIGSTOP)
+        before, now = -1, cluster.call(0, "written")
+        while before != now:  # then it is inside a call that cannot end
+            before, now = now, cluster.call(0, "written")
+            time.sleep(0.1)
+        assert cluster.call(0, "written") == now
+        cluster.kill(1, signal.SIGCONT)
+        (codes, _, sentences), *_ = cluster.call(0, "stop_writing")
+        assert list(codes) == [0], sentences

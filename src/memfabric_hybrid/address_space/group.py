@@ -143,7 +143,7 @@ class Group:
             while (incarnation := roster.shown_by) is None:
                 if deadline.expired:
                     raise TimedOut(
-                        f"the store was restarted, and ranks {roster.unheard} have not registered there again within "
+                        f"the store was away, and ranks {roster.unheard} have not registered there again within "
                         f"{deadline.timeout_s:g} s"
                     )
                 self._changed.wait(deadline.remaining_s())

@@ -103,7 +103,7 @@ class Pool:
                     self._joining = False
                     self._space._open()
             except BaseException:
-                self._retire(Deadline(FAREWELL_S))
+                self._retire(Deadline(MOMENT_S if self._node.store_is_away else FAREWELL_S))
                 raise
             finally:
                 self._joining = False

@@ -48,7 +48,7 @@ class Roster(msgspec.Struct):
     """The present members of one object as this process sees them."""
 
     own_rank: int
-    grace_s: float  # how long a restarted store may take to hear from a member again
+    grace_s: float  # how long a store that was away may take to hear from a member again
     epoch: int = 0  # number of the view; grows with every change
     present: dict[int, Stamp] = msgspec.field(default_factory=dict)
     _published: dict[int, Stamp] = msgspec.field(default_factory=dict)
@@ -122,28 +122,23 @@ class Roster(msgspec.Struct):
     def snapshot(self, members: Mapping[int, Stamp], incarnation: str, now: float) -> list[Effect]:
         """All that the store shows, after (re)connecting to it.
 
-        A store that has been restarted starts empty and hears from the members one by one, so a present rank that
-        it does not show yet gets `grace_s` before it counts as gone; so does one whose publication we have not seen.
-        For all others the same store gives none: it knows.
+        A store that has been restarted, or that all were cut off from for longer than the heartbeat time-out, hears
+        from the members one by one. So a present rank that it does not show yet gets `grace_s` before it counts as
+        gone; who died meanwhile is told by the kernel, or by the first copy that goes there.
         """
-        restarted = self._incarnation is not None and incarnation != self._incarnation
         self._incarnation = incarnation
         effects: list[Effect] = []
         for rank, stamp in members.items():
             effects += self.published(rank, stamp)
         for rank, stamp in list(self.present.items()):
-            if rank in members:
-                continue
-            if restarted or self._published.get(rank) != stamp:
+            if rank not in members:
                 self._missing.setdefault(rank, (stamp, now + self.grace_s))
-            else:
-                effects += self.unpublished(rank, "it is gone from the store")
         for rank in self._published.keys() - members.keys() - self._missing.keys():
             self._given_up[rank] = self._published.pop(rank)
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Time passes: ranks that a restarted store has not heard from in time are gone."""
+        """Time passes: ranks that the store has not heard from again in time are gone."""
         effects: list[Effect] = []
         for rank, (stamp, until) in list(self._missing.items()):
             if now < until:
@@ -151,7 +146,7 @@ class Roster(msgspec.Struct):
             del self._missing[rank]
             if self.present.get(rank) == stamp:
                 self._given_up[rank] = stamp
-                effects += self._drop(rank, "it did not register with the restarted store")
+                effects += self._drop(rank, "it did not register with the store again")
         return effects
 
     @property
@@ -161,7 +156,7 @@ class Roster(msgspec.Struct):
 
     @property
     def unheard(self) -> list[int]:
-        """Present ranks that a restarted store has not heard from yet."""
+        """Present ranks that the store has not heard from yet since it was away."""
         return sorted(self._missing)
 
     @property

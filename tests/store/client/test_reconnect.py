@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +22,15 @@ from memfabric_hybrid.store import (
     SessionRestored,
     StoreServer,
     WatchUpdate,
+    parse_url,
 )
+from memfabric_hybrid.store.client import dialer
 from memfabric_hybrid.store.client.client import StoreClient
+from memfabric_hybrid.store.client.connection import ConnectionLost
+from memfabric_hybrid.store.client.dialer import Dialer
+from memfabric_hybrid.store.messages import EVENTS
 from store.worlds import PATIENCE_S, soon, wait_until
+from support import pause_points
 from support.workers import Cluster
 
 WHOLE_AGAIN_S = 2.0
@@ -188,6 +196,42 @@ def test_a_store_that_stays_away_is_named(cluster: Cluster, store_url: str) -> N
                 TimedOut, match=f"store {store_url} .* within 0.3 s: tried .* times, last error: .*refused"
             ):
                 client.set("k", b"", ephemeral=ephemeral, deadline=Deadline(0.3))
+
+
+def test_the_attempt_under_way_is_told_and_those_before_the_last_success_are_not(
+    cluster: Cluster, store_url: str
+) -> None:
+    with StoreClient(store_url) as client:
+        client.set("k", b"", ephemeral=True, deadline=soon())
+        for _ in range(2):
+            with pause_points.held("store.before_hand_over") as before_hand_over:
+                restart(cluster, store_url)
+                before_hand_over.wait_until_reached()
+                with pytest.raises(TimedOut, match=r"within 0\.1 s: tried 1 times, last error: no answer"):
+                    client.set("k", b"", ephemeral=True, deadline=Deadline(0.1))
+            client.set("k", b"", ephemeral=True, deadline=soon())
+
+
+def test_who_returns_does_not_wait_for_the_kernel_to_call_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers its calls: the network is cut, and may be whole again at any moment."""
+    monkeypatch.setattr(dialer, "CONNECT_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(dialer, "RETURN_TIMEOUT_S", 0.05)
+    url = parse_url(store_url)
+    with socket.create_server((url.host, url.port), backlog=0) as deaf, contextlib.ExitStack() as crowd:
+        full = False
+        while not full:
+            caller = crowd.enter_context(socket.socket())
+            caller.settimeout(0.1)
+            try:
+                caller.connect(deaf.getsockname())
+            except TimeoutError:
+                full = True
+        returning = Dialer(url, bytes(16), 3.0, None)
+        returning.returning = True
+        with pytest.raises(ConnectionLost, match="timed out"):
+            returning.attempt(EVENTS, time.monotonic() + 3600)
 
 
 def test_a_stopped_store_costs_no_more_than_the_deadline(cluster: Cluster, store_url: str) -> None:

@@ -21,6 +21,9 @@ from memfabric_hybrid.waiting_log import WaitingLog
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_GROWTH = 0.02, 0.25, 1.6
 CONNECT_TIMEOUT_S = 5.0  # of one attempt
+# The same for who returns. The kernel waits 1 s, 2 s, 4 s ... between its calls, also when the network is whole again
+# meanwhile, and others wait for us for one heartbeat time-out only: a new attempt calls at once.
+RETURN_TIMEOUT_S = 1.0
 GREETING_SLICE_S = 0.5  # of the wait for an answer, between looks whether to say that there is none
 NO_ANSWER = "no answer"
 
@@ -205,7 +208,7 @@ class Dialer:
         remaining_s = until - clock.now()
         if remaining_s <= 0:
             raise AnswerLate
-        dialing.settimeout(min(remaining_s, CONNECT_TIMEOUT_S))
+        dialing.settimeout(min(remaining_s, RETURN_TIMEOUT_S if self.returning else CONNECT_TIMEOUT_S))
         dialing.connect(address)
         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if dialing.getsockname() == dialing.getpeername():

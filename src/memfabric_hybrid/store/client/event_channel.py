@@ -71,7 +71,7 @@ class EventChannel:
         self._was_ready = False
         self._retired = False
         self._known_revision = 0
-        self._attempts = 0
+        self._attempts = 0  # since the store was there last, the one under way included
         self._last_error = ""  # as text: an exception would keep frames alive
         self._lost_at: float | None = None  # until the loss was reported
         self._failure: str | None = None  # why the thread is not there any more
@@ -189,6 +189,7 @@ class EventChannel:
             self._lost_at = None
             with self._changed:
                 self._is_ready = True
+                self._attempts, self._last_error = 0, ""
                 self._changed.notify_all()
             self._report(event)
             reason = self._deliver_until_lost(connection)
@@ -201,6 +202,8 @@ class EventChannel:
 
     def _hand_over(self) -> tuple[Connection, SessionEvent]:
         """A connection on which the store has accepted everything we own."""
+        with self._changed:
+            self._attempts += 1
         _native._pause_point("store.before_hand_over")
         until = clock.now() + HANDOVER_TIMEOUT_S
         connection = self._dialer.attempt(m.EVENTS, until)
@@ -258,7 +261,6 @@ class EventChannel:
                 error,
             )
         with self._changed:
-            self._attempts += 1
             self._last_error = str(error)
 
     def _let_go(self, connection: Connection) -> None:
