@@ -103,11 +103,11 @@ TEST_F(UcxTransport, another_version_works_or_is_named) {
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
     const Outcome outcome = move(*way, Direction::Read, own);
-    if (way->memory().version == ucx::Library::loaded()->version()) {
+    if (way->memory()->version == ucx::Library::loaded()->version()) {
         EXPECT_EQ(outcome.status, Status::Ok);
     } else if (outcome.status != Status::Ok) {
         EXPECT_EQ(outcome.status, Status::NotConnected);
-        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory().version));
+        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory()->version));
     }
 }
 
