@@ -36,7 +36,6 @@ NOT_FROM_HERE = (
     "with the network address of the store, or with set_nic"
 )
 NOT_SHOWN = UcxEnd(obstacle="the store has not shown it yet")
-NO_ROUTE = Route(NONE, "")
 
 
 class Group:
@@ -262,27 +261,27 @@ class Group:
         self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
 
     def _take(self, share: Share, fds: Sequence[int]) -> None:
-        """A neighbour's memory, by the way that leads there."""
+        """A neighbour's memory, if it is mapped; otherwise it follows when the store shows this participation of it, as
+        the memory of other hosts does."""
         fact = self._participants.facts.get(share.rank)
-        ucx = fact.ucx.end if fact is not None else NOT_SHOWN
+        is_shown = fact is not None and fact.stamp == Stamp(share.instance, share.generation)
+        ucx = fact.ucx.end if fact is not None and is_shown else NOT_SHOWN
         route = self._owner.route(share.tag, share.op_type, ucx, same_host=True)
         if route.name == MAPPED_MEMORY:
             self._memory.map(share, fds)
-        elif route.name == NETWORK:  # who was admitted has proved itself, so the store has shown it
-            sizes = {tier: sum(one.size_bytes for one in share.segments if one.tier == tier) for tier in Tier}
-            self._memory.reach(share.rank, sizes, self._participants.facts[share.rank].data)
-        elif route.name != UCX:  # that follows when the store shows this participation of it: `_reach_others`
+        elif share.rank in self._routes and not is_shown:
+            return  # a store that was away shows it soon: it stays as it is
+        elif route.name == NONE:
             self._memory.revoke(share.rank, route.reason)
         self._routes[share.rank] = route
 
     def _reach_others(self) -> None:
-        """The memory of ranks of other hosts, and of others that only UCX leads to, as far as the store has shown
-        something new of it."""
+        """The memory of ranks that is not mapped, as far as the store has shown something new of it."""
         shown, present = self._participants.facts, self._participants.roster.present
         distant = self._participants.distant()
         for rank in list(self._to_reach):
             fact = shown.get(rank)
-            is_reached = rank in distant or self._routes.get(rank, NO_ROUTE).name == UCX
+            is_reached = rank in distant or (rank in self._routes and self._routes[rank].name != MAPPED_MEMORY)
             if is_reached and fact is not None and present.get(rank) == fact.stamp:
                 if not self._memory.is_drained(rank):
                     self._node.exchange.request_tick()  # running copies let go of its predecessor's memory soon

@@ -178,11 +178,13 @@ class Pool:
     def _retire(self, deadline: Deadline, reason: str = "", *, even_if_called_off: bool = False) -> None:
         """Undoes `join`, also a half-done one. Neighbours hear it from us, with the reason, before the store tells.
 
-        In this order: the watch tells whom not to wait for.
+        In this order: the watch tells whom not to wait for, and others begin nothing new when our memory is concealed.
         """
-        self._ucx_memory.conceal()
-        self._protocol.withdraw(deadline, reason, even_if_called_off=even_if_called_off)
-        self._publication.retract(deadline)
+        try:
+            self._protocol.withdraw(deadline, reason, even_if_called_off=even_if_called_off)
+            self._publication.retract(deadline)
+        finally:
+            self._ucx_memory.conceal()
         self.group.clear()
 
     # ---- news ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from memfabric_hybrid.errors import (
     FabricError,
     InvalidParam,
     MallocFailed,
+    NoResources,
     NotInit,
 )
 from memfabric_hybrid.machine import signal_handlers
@@ -90,7 +91,8 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
     deadline = Deadline(current.config.create_timeout)
     op_type = ShmDataOpType(request.op_type).as_bm()
     ucx = ucx_offer.make(op_type)
-    routes.check_op_type(op_type, ucx.end)
+    if routes.is_rdma_demanded(op_type) and ucx.end.obstacle:
+        raise NoResources(f"no route for data_op_type RDMA: {ucx.end.obstacle}; or allow MTE or SDMA as well")
     pages = ControlPages(request.rank, request.rank_size)
     failed_ranks = FailedRanks()
     events = HeapEvents(pages, failed_ranks, op_type, ucx.end)

@@ -88,7 +88,7 @@ def choose(found: Iterable[Port], nic: str = "", sysfs: Path = SYSFS, named_by: 
     names = [] if "://" in nic else [name.strip() for name in nic.split(",") if name.strip()]
     if not every:
         return _none(
-            f"there is no RDMA device on this machine (looked in {sysfs}); install its driver, use HOST_TCP, or set "
+            f"there is no RDMA device on this machine (looked in {sysfs}); install its driver, allow TCP, or set "
             f"{settings.UCX_DEVICES.names[0]}=tcp for UCX over TCP"
         )
     for name in names:
