@@ -58,8 +58,7 @@ void init_transport(UcxTransportObject* self, const UcxContextObject& context, c
                     std::string version, const Regions& regions) {
     ucx::RemoteMemory memory{text_of(worker_address), std::move(version), regions_of(regions)};
     std::unique_ptr<ucx::UcxTransport> opened;
-    raise_if_failed(
-        without_gil([&] { return ucx::UcxTransport::open(std::move(memory), context.options, opened); }));
+    raise_if_failed(without_gil([&] { return ucx::UcxTransport::open(std::move(memory), context.options, opened); }));
     new (self) UcxTransportObject{std::move(opened)};
 }
 

@@ -17,9 +17,8 @@ Status UcxSlot::serve(const Space& space, const ucx::Options& options, ucx::Remo
         const std::uint64_t allocated = space.slots().allocated_bytes(space.local_rank(), tier);
         if (allocated <= from) continue;
         auto* base = reinterpret_cast<std::byte*>(space.layout().slot_address(space.local_rank(), tier) + from);
-        const Status status = served_ == nullptr
-                                  ? ucx::ServedMemory::serve(base, allocated - from, options, served_)
-                                  : served_->add(base, allocated - from);
+        const Status status = served_ == nullptr ? ucx::ServedMemory::serve(base, allocated - from, options, served_)
+                                                 : served_->add(base, allocated - from);
         if (status != Status::Ok) return status;
         served_bytes_[index] = allocated;
     }

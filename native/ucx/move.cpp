@@ -92,9 +92,8 @@ void UcxMove::ask_next() {
     const Piece& piece = move_.pieces[piece_];
     const std::uint64_t remote = remote_of(move_.direction, piece) + offset_bytes_;
     const std::size_t region = memory_->region_of(remote);
-    const std::size_t size_bytes =
-        std::min({piece.size_bytes - offset_bytes_, kOperationBytes,
-                  static_cast<std::size_t>(memory_->regions[region].end() - remote)});
+    const std::size_t size_bytes = std::min({piece.size_bytes - offset_bytes_, kOperationBytes,
+                                             static_cast<std::size_t>(memory_->regions[region].end() - remote)});
     void* local = reinterpret_cast<void*>(local_of(move_.direction, piece) + offset_bytes_);
     offset_bytes_ += size_bytes;
     asked_bytes_ += size_bytes;

@@ -79,8 +79,8 @@ void ProgressThread::end(std::unique_ptr<Worker> worker) {
     });
 }
 
-// UCX before 1.14, if it was built with its assertions, ends the process when a worker goes while one of its connections
-// is half made (openucx/ucx, pull request 8175). So those that are being made are finished: none is new for a while.
+// UCX before 1.14, if it was built with its assertions, ends the process when a worker goes while one of its
+// connections is half made. So those that are being made are finished: none is new for a while.
 void ProgressThread::settle(const Worker& worker) {
     if (!worker.library().has_half_made_trouble()) return;
     const auto give_up_at = Clock::now() + kLongestSettling;

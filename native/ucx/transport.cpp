@@ -20,8 +20,9 @@ UcxMove& ucx_move_of(Completion& completion) { return static_cast<UcxMove&>(*com
 
 std::string outside(const RemoteMemory& memory, std::uint64_t address, std::size_t size_bytes) {
     char text[128];
-    std::snprintf(text, sizeof text, "%zu bytes at 0x%" PRIx64 " are not all inside the memory that is registered there:",
-                  size_bytes, address);
+    std::snprintf(text, sizeof text,
+                  "%zu bytes at 0x%" PRIx64 " are not all inside the memory that is registered there:", size_bytes,
+                  address);
     std::string sentence = text;
     for (const RemoteRegion& region : memory.regions) {
         std::snprintf(text, sizeof text, "%s %" PRIu64 " bytes at 0x%" PRIx64,

@@ -140,9 +140,7 @@ def test_an_end_without_ucx_is_named(hosts3: Network, cluster: Cluster) -> None:
     for object_id, op_type in ((0, UCX_ONLY | TCP), (1, MAPPED_OR_UCX)):
         for index in (1, 3):
             if object_id == 0:
-                cluster.call(
-                    index, "enter", host_members.store_url(hosts3), host_members.WORLD, start_store=False
-                )
+                cluster.call(index, "enter", host_members.store_url(hosts3), host_members.WORLD, start_store=False)
             cluster.call(index, "create", object_id, data_op_type=op_type)
             cluster.call(index, "join", object_id)
         name, reason = cluster.call(1, "route", 1, object_id)

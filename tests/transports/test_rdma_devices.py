@@ -121,7 +121,9 @@ def test_what_a_setting_says_of_devices() -> None:
     assert rdma_devices.chosen([port], "mlx5_0", "MF_X") == Devices("ib", "mlx5_0:1")
     assert rdma_devices.chosen([], "tcp", "MF_X") == Devices("tcp", "all")
     assert rdma_devices.chosen([port], "tcp:eth0, tcp:eth1", "MF_X") == Devices("tcp", "eth0,eth1")
-    assert rdma_devices.chosen([port], "mlx5_1", "MF_X").obstacle.startswith("MF_X 'mlx5_1' is no RDMA device of this machine")
+    assert rdma_devices.chosen([port], "mlx5_1", "MF_X").obstacle.startswith(
+        "MF_X 'mlx5_1' is no RDMA device of this machine"
+    )
     for said in ("tcp,mlx5_0", "tcp,tcp:eth0"):
         with pytest.raises(InvalidParam, match="MF_X"):
             rdma_devices.chosen([port], said, "MF_X")
