@@ -40,6 +40,7 @@ def start(network: Network, cluster: Cluster, **options: object) -> None:
 def test_the_route_names_version_and_devices(hosts3: Network, cluster: Cluster) -> None:
     start(hosts3, cluster, data_op_type=MAPPED_OR_UCX)
     assert cluster.call(1, "route", 1) == ("mapped", "both are on one host")
+    assert cluster.call(1, "write", 2, 0, b"found") == (0, "")
     name, reason = cluster.call(1, "route", 2)
     version = cluster.call(1, "ucx_version")
     assert name == "ucx"
@@ -91,6 +92,7 @@ def test_ucx_over_tcp_is_taken_where_it_is_demanded_only(hosts3: Network, cluste
     for index in (1, 3):
         url, settings = host_members.store_url(hosts3), {"start_store": False}
         cluster.call(index, "take_part", url, host_members.WORLD, settings=settings, data_op_type=op_type)
+    assert cluster.call(1, "write", 1, 0, b"found") == (0, "")
     assert cluster.call(1, "route", 1) == ("tcp", "it is on another host")
 
 
@@ -135,7 +137,7 @@ def test_a_rank_that_is_killed_in_the_middle(hosts3: Network, cluster: Cluster) 
 
 
 def test_an_end_without_ucx_is_named(hosts3: Network, cluster: Cluster) -> None:
-    """The others go by TCP to it, and where nothing but RDMA may be, copies fail and say why."""
+    """The others go by TCP to it, and know why."""
     cluster.call(3, "set_environment", "MF_UCX_LIBRARY", "/nowhere/libucp.so.0")
     for object_id, op_type in ((0, UCX_ONLY | TCP), (1, MAPPED_OR_UCX)):
         for index in (1, 3):
@@ -143,11 +145,11 @@ def test_an_end_without_ucx_is_named(hosts3: Network, cluster: Cluster) -> None:
                 cluster.call(index, "enter", host_members.store_url(hosts3), host_members.WORLD, start_store=False)
             cluster.call(index, "create", object_id, data_op_type=op_type)
             cluster.call(index, "join", object_id)
+        assert cluster.call(1, "write", 1, 0, b"by TCP", object_id) == (0, "")
+        assert cluster.call(3, "load", 1, 0, 6, 1, object_id) == b"by TCP"
         name, reason = cluster.call(1, "route", 1, object_id)
         assert name == "tcp"
         assert reason.startswith("it is on another host; not by RDMA: the other end says: ")
         assert "/nowhere/libucp.so.0" in reason
         name, reason = cluster.call(3, "route", 0, object_id)
         assert (name, "/nowhere/libucp.so.0" in reason) == ("tcp", True)
-        assert cluster.call(1, "write", 1, 0, b"by TCP", object_id) == (0, "")
-        assert cluster.call(3, "load", 1, 0, 6, 1, object_id) == b"by TCP"
