@@ -349,8 +349,10 @@ std::uint64_t SlotTable::allocated_bytes(std::uint32_t rank, Tier tier) const {
 bool SlotTable::may_know_less(std::uintptr_t address) const {
     if (!layout_.contains(address)) return false;
     const Slot& slot = slots_[layout_.locate(address).rank];
-    return slot.is_far.load(std::memory_order_seq_cst) ||
-           slot.presence.load(std::memory_order_seq_cst) == Presence::Absent;
+    const Presence presence = slot.presence.load(std::memory_order_seq_cst);
+    const bool is_empty = std::ranges::all_of(slot.allocated_bytes, [](const auto& bytes) { return bytes == 0; });
+    return slot.is_far.load(std::memory_order_seq_cst) || presence == Presence::Absent ||
+           (presence == Presence::Live && is_empty);
 }
 
 bool SlotTable::live(std::uint32_t rank) const {

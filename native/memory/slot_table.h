@@ -83,7 +83,8 @@ public:
 
     Status check_rank(std::uint32_t rank) const;
     bool addressable(std::uintptr_t address) const;
-    // Whether the rank there may have joined or grown without our knowing yet: nobody has shown it to us, or it is far.
+    // Whether the rank there may have joined or grown without our knowing yet: nobody has shown it or memory of it to
+    // us, or it is far.
     bool may_know_less(std::uintptr_t address) const;
     std::uint64_t allocated_bytes(std::uint32_t rank, Tier tier) const;
     bool live(std::uint32_t rank) const;

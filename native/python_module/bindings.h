@@ -16,6 +16,8 @@
 #include "tcp/transport.h"
 #include "transfer/engine.h"
 #include "transfer/ticket.h"
+#include "ucx/runtime.h"
+#include "ucx/transport.h"
 
 namespace memfabric::python {
 
@@ -47,6 +49,21 @@ struct HeartbeatObject {
 // The way to memory of another host; spaces that use it keep it.
 struct TcpTransportObject {
     std::shared_ptr<tcp::TcpTransport> transport;
+};
+
+// What this process has of UCX, kept for those who use it one after the other.
+struct UcxContextObject {
+    ucx::Options options;
+    std::shared_ptr<ucx::Runtime> runtime;
+
+    ~UcxContextObject() {
+        const ReleasedGil released(ReleasedGil::kWait);  // the last one joins UCX's thread
+        runtime.reset();
+    }
+};
+
+struct UcxTransportObject {
+    std::shared_ptr<ucx::UcxTransport> transport;
 };
 
 struct DataListenerObject {

@@ -46,7 +46,8 @@ void attach(SpaceObject& self, U32 rank, U32 tier, int fd, U64 fd_offset, U64 sl
         without_gil([&] { return self.space->attach(rank, known, fd, fd_offset, slot_offset, size, sealed); }));
 }
 
-void attach_remote(SpaceObject& self, U32 rank, U32 tier, U64 slot_offset, U64 size, const TcpTransportObject& way) {
+template <typename TransportObject>
+void attach_remote(SpaceObject& self, U32 rank, U32 tier, U64 slot_offset, U64 size, const TransportObject& way) {
     const Tier known = tier_of(tier);
     raise_if_failed(
         without_gil([&] { return self.space->attach_remote(rank, known, slot_offset, size, way.transport); }));
@@ -57,6 +58,16 @@ nb::tuple serve(SpaceObject& self) {
     raise_if_failed(self.space->serve(connect));
     return nb::make_tuple(nb::bytes(connect.target.data(), connect.target.size()),
                           nb::bytes(connect.secret.data(), connect.secret.size()));
+}
+
+nb::tuple serve_ucx(SpaceObject& self, const UcxContextObject& context) {
+    ucx::RemoteMemory memory;
+    raise_if_failed(without_gil([&] { return self.space->serve_ucx(context.options, memory); }));
+    nb::list regions;
+    for (const ucx::RemoteRegion& region : memory.regions) {
+        regions.append(nb::make_tuple(region.base, region.size_bytes, nb::bytes(region.key.data(), region.key.size())));
+    }
+    return nb::make_tuple(nb::bytes(memory.worker_address.data(), memory.worker_address.size()), nb::tuple(regions));
 }
 
 void set_catch_up(SpaceObject& self, nb::object ask) {
@@ -125,9 +136,11 @@ void bind_space(nb::module_& module) {
             "that is). The descriptor may be closed afterwards. Does not make the rank live. `sealed`: refuse a file "
             "that can\n"
             "be cut.")
-        .def("_attach_remote", &attach_remote, nb::arg("rank"), nb::arg("tier"), nb::arg("slot_offset"),
-             nb::arg("size"), nb::arg("transport"),
+        .def("_attach_remote", &attach_remote<TcpTransportObject>, nb::arg("rank"), nb::arg("tier"),
+             nb::arg("slot_offset"), nb::arg("size"), nb::arg("transport"),
              "The same for memory of another host, to which the transport leads; a slot has one transport.")
+        .def("_attach_remote", &attach_remote<UcxTransportObject>, nb::arg("rank"), nb::arg("tier"),
+             nb::arg("slot_offset"), nb::arg("size"), nb::arg("transport"))
         .def(
             "_activate", [](SpaceObject& self, U32 rank) { raise_if_failed(self.space->activate(rank)); },
             nb::arg("rank"), "The rank is there: copies may use its memory.")
@@ -157,6 +170,9 @@ void bind_space(nb::module_& module) {
              "(id, secret): who says both to this process's DataListener may touch this rank's memory between "
              "_expose()\n"
              "and _conceal() or _shut(). The same answer every time.")
+        .def("_serve_ucx", &serve_ucx, nb::arg("context"),
+             "(worker address, (base, size, key)...): who has these may touch this rank's memory by UCX, all that it\n"
+             "has now, until _conceal(). Again when it has grown. No worker address if it has none.")
         .def(
             "_expose", [](SpaceObject& self) { self.space->expose(); },
             "Let members of other hosts into this rank's memory: it is about to join.")

@@ -172,8 +172,14 @@ Status Space::serve(Connect& connect) {
     return Status::Ok;
 }
 
-// Nobody begins any more; who is inside is waited for when the memory goes.
+Status Space::serve_ucx(const ucx::Options& options, ucx::RemoteMemory& for_initiators) {
+    if (const Status status = object_state_.check_usable(); status != Status::Ok) return status;
+    return ucx_slot_.serve(*this, options, for_initiators);
+}
+
+// Nobody begins any more; who is inside is waited for when the memory goes, except by UCX: nobody is inside any more.
 void Space::stop_serving() {
+    ucx_slot_.end_ever();
     std::unique_ptr<tcp::ServedMemory> served;
     std::shared_ptr<const CatchUp> catch_up;
     const std::lock_guard lock(serve_mutex_);
@@ -191,6 +197,7 @@ void Space::conceal() {
     is_exposed_.store(false, std::memory_order_seq_cst);
     RevocationClock::tick();
     if (tcp::Server::process().connections() != 0) rcu::synchronize();
+    ucx_slot_.end();
 }
 
 void Space::set_catch_up(CatchUp catch_up) {

@@ -29,10 +29,13 @@
 #include "space/object_state.h"
 #include "space/pending_copies.h"
 #include "space/resolver.h"
+#include "space/ucx_slot.h"
 #include "space/view.h"
 #include "sync/rcu.h"
 #include "tcp/served_memory.h"
 #include "transports/routed_batch.h"
+#include "ucx/context.h"
+#include "ucx/remote_memory.h"
 
 namespace memfabric {
 
@@ -75,6 +78,8 @@ public:
     // Members of other hosts who say `connect` may touch this rank's memory between `expose` and `conceal` or `shut`.
     // The same answer every time.
     Status serve(Connect& connect);
+    // The same by UCX, from now on until `conceal`. Again when memory was added: then it serves that, too.
+    Status serve_ucx(const ucx::Options& options, ucx::RemoteMemory& for_initiators);
     void expose() { is_exposed_.store(true, std::memory_order_seq_cst); }  // this rank is about to join
     bool is_exposed() const { return is_exposed_.load(std::memory_order_seq_cst); }
     void conceal();  // undoes it; nobody of another host touches this rank's memory when it returns
@@ -155,6 +160,7 @@ private:
     std::shared_ptr<ExposedSlot> exposed_;
     std::unique_ptr<tcp::ServedMemory> served_;
     std::shared_ptr<const CatchUp> catch_up_;  // nullptr: nobody to ask
+    UcxSlot ucx_slot_;
 
     std::mutex retire_mutex_;
     bool retired_ = false;         // the addresses were given back

@@ -35,6 +35,7 @@ inline bool is_failure(Request request) {
     return reinterpret_cast<std::uintptr_t>(request) >= static_cast<std::uintptr_t>(std::intptr_t{kLastError});
 }
 inline Result failure_of(Request request) { return static_cast<Result>(reinterpret_cast<std::intptr_t>(request)); }
+inline Request failed(Result result) { return reinterpret_cast<Request>(std::intptr_t{result}); }
 
 struct ContextParams {
     static constexpr std::uint64_t kFeatures = 1 << 0;

@@ -6,7 +6,9 @@
 namespace memfabric::ucx {
 
 Endpoint::~Endpoint() {
-    if (key_ != nullptr) worker_.library().calls().rkey_destroy(key_);
+    for (abi::RemoteKey key : keys_) {
+        if (key != nullptr) worker_.library().calls().rkey_destroy(key);
+    }
 }
 
 void Endpoint::open(const RemoteMemory& memory) {
@@ -22,24 +24,30 @@ void Endpoint::open(const RemoteMemory& memory) {
     params.error_argument = this;
     const abi::Functions& calls = worker_.library().calls();
     failure_ = calls.ep_create(worker_.handle(), &params, &handle_);
-    if (failure_ != abi::kOk) {
-        handle_ = nullptr;
-        return;
-    }
-    if (const abi::Result result = calls.ep_rkey_unpack(handle_, memory.key.data(), &key_); result != abi::kOk) {
-        key_ = nullptr;
-        failure_ = result;
-    }
+    if (failure_ != abi::kOk) handle_ = nullptr;
 }
 
-abi::Request Endpoint::put(const void* source, std::size_t size_bytes, std::uint64_t target,
-                           const abi::RequestParams& params) {
-    return worker_.library().calls().put(handle_, source, size_bytes, target, key_, &params);
+// A key belongs to the connection that unpacked it.
+abi::Result Endpoint::unlock(const RemoteMemory& memory, std::size_t region) {
+    if (keys_.size() <= region) keys_.resize(region + 1, nullptr);
+    if (keys_[region] != nullptr) return abi::kOk;
+    abi::RemoteKey key = nullptr;
+    const abi::Result result =
+        worker_.library().calls().ep_rkey_unpack(handle_, memory.regions[region].key.data(), &key);
+    if (result == abi::kOk) keys_[region] = key;
+    return result;
 }
 
-abi::Request Endpoint::get(void* target, std::size_t size_bytes, std::uint64_t source,
-                           const abi::RequestParams& params) {
-    return worker_.library().calls().get(handle_, target, size_bytes, source, key_, &params);
+abi::Request Endpoint::put(const void* source, std::size_t size_bytes, std::uint64_t target, const RemoteMemory& memory,
+                           std::size_t region, const abi::RequestParams& params) {
+    if (const abi::Result result = unlock(memory, region); result != abi::kOk) return abi::failed(result);
+    return worker_.library().calls().put(handle_, source, size_bytes, target, keys_[region], &params);
+}
+
+abi::Request Endpoint::get(void* target, std::size_t size_bytes, std::uint64_t source, const RemoteMemory& memory,
+                           std::size_t region, const abi::RequestParams& params) {
+    if (const abi::Result result = unlock(memory, region); result != abi::kOk) return abi::failed(result);
+    return worker_.library().calls().get(handle_, target, size_bytes, source, keys_[region], &params);
 }
 
 abi::Request Endpoint::flush(const abi::RequestParams& params) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connection to one served memory, with the key to it. UCX makes it when it is first used; when the other side goes,
-// everything under way on it fails.
+// A connection to one served memory, with the keys to its regions. UCX makes it when it is first used; when the other
+// side goes, everything under way on it fails.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "ucx/abi.h"
 #include "ucx/remote_memory.h"
@@ -25,9 +27,11 @@ public:
     void fail(abi::Result result) { failure_ = result; }  // instead
     bool is_open() const { return handle_ != nullptr; }
 
-    abi::Request put(const void* source, std::size_t size_bytes, std::uint64_t target,
-                     const abi::RequestParams& params);
-    abi::Request get(void* target, std::size_t size_bytes, std::uint64_t source, const abi::RequestParams& params);
+    // The remote side of each operation lies in that region of `memory`, which may have grown since `open`.
+    abi::Request put(const void* source, std::size_t size_bytes, std::uint64_t target, const RemoteMemory& memory,
+                     std::size_t region, const abi::RequestParams& params);
+    abi::Request get(void* target, std::size_t size_bytes, std::uint64_t source, const RemoteMemory& memory,
+                     std::size_t region, const abi::RequestParams& params);
     abi::Request flush(const abi::RequestParams& params);
 
     // Everything under way ends, as a failure and soon.
@@ -38,9 +42,11 @@ public:
     abi::Result failure() const { return failure_; }  // kOk: none
 
 private:
+    abi::Result unlock(const RemoteMemory& memory, std::size_t region);
+
     Worker& worker_;
     abi::Endpoint handle_ = nullptr;
-    abi::RemoteKey key_ = nullptr;
+    std::vector<abi::RemoteKey> keys_;  // by region; nullptr: not needed yet
     abi::Result failure_ = abi::kOk;
     bool closing_ = false;
     abi::Request close_request_ = nullptr;

@@ -47,7 +47,7 @@ std::string watched_by(int fd) {
     return text;
 }
 
-void close_sockets_behind(int epoll, int depth) {
+void visit_sockets_behind(int epoll, int depth, const std::function<void(int)>& call) {
     constexpr std::string_view kKey = "tfd:";
     const std::string text = watched_by(epoll);
     for (std::size_t at = text.find(kKey); at != std::string::npos; at = text.find(kKey, at + 1)) {
@@ -58,20 +58,24 @@ void close_sockets_behind(int epoll, int depth) {
         struct stat status{};
         if (fstat(fd, &status) != 0) continue;
         if (S_ISSOCK(status.st_mode)) {
-            ::close(fd);
+            call(fd);
         } else if (depth < kDeepest) {
-            close_sockets_behind(fd, depth + 1);
+            visit_sockets_behind(fd, depth + 1, call);
         }
     }
 }
 
 void close_inherited() {
     for (auto& descriptor : watched_table().descriptors) {
-        if (const int fd = descriptor.exchange(kNobody); fd != kNobody) close_sockets_behind(fd, 1);
+        if (const int fd = descriptor.exchange(kNobody); fd != kNobody) for_each_watched_socket(fd, &::close);
     }
 }
 
 }  // namespace
+
+void for_each_watched_socket(int epoll, const std::function<void(int fd)>& call) {
+    visit_sockets_behind(epoll, 1, call);
+}
 
 void InheritedSockets::watch(int watching) {
     static const int handler = pthread_atfork(nullptr, nullptr, close_inherited);

@@ -4,7 +4,12 @@
 // so it closes them. UCX does not say which they are; the kernel does: those that a worker's descriptor watches.
 #pragma once
 
+#include <functional>
+
 namespace memfabric::ucx {
+
+// Calls it with each socket that an epoll descriptor leads to.
+void for_each_watched_socket(int epoll, const std::function<void(int fd)>& call);
 
 // While one exists, forked children close all sockets that `watching` (an epoll descriptor) leads to. Thread contract:
 // any thread.

@@ -34,6 +34,8 @@ public:
     const abi::Functions& calls() const { return calls_; }
     const std::string& path() const { return path_; }
     const std::string& version() const { return version_; }  // "1.13.1"
+    // A worker that ends while one of its connections is half made may end the process.
+    bool has_half_made_trouble() const { return has_half_made_trouble_; }
     std::string text(abi::Result result) const { return calls_.status_text(result); }
 
 private:
@@ -49,6 +51,7 @@ private:
     std::string missing_;  // the first function that is not there
     std::string path_;
     std::string version_;
+    bool has_half_made_trouble_ = false;
 };
 
 }  // namespace memfabric::ucx

@@ -90,8 +90,10 @@ bool UcxMove::ask() {
 
 void UcxMove::ask_next() {
     const Piece& piece = move_.pieces[piece_];
-    const std::size_t size_bytes = std::min(piece.size_bytes - offset_bytes_, kOperationBytes);
     const std::uint64_t remote = remote_of(move_.direction, piece) + offset_bytes_;
+    const std::size_t region = memory_->region_of(remote);
+    const std::size_t size_bytes = std::min({piece.size_bytes - offset_bytes_, kOperationBytes,
+                                             static_cast<std::size_t>(memory_->regions[region].end() - remote)});
     void* local = reinterpret_cast<void*>(local_of(move_.direction, piece) + offset_bytes_);
     offset_bytes_ += size_bytes;
     asked_bytes_ += size_bytes;
@@ -100,9 +102,9 @@ void UcxMove::ask_next() {
         offset_bytes_ = 0;
     }
     const abi::RequestParams params = begin(write() ? 0 : size_bytes);
-    asked(
-        write() ? endpoint_->put(local, size_bytes, remote, params) : endpoint_->get(local, size_bytes, remote, params),
-        current_);
+    asked(write() ? endpoint_->put(local, size_bytes, remote, *memory_, region, params)
+                  : endpoint_->get(local, size_bytes, remote, *memory_, region, params),
+          current_);
 }
 
 void UcxMove::ask_flush() {

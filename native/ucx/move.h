@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "endpoint/address.h"
@@ -18,6 +19,7 @@
 #include "transports/transport.h"
 #include "ucx/abi.h"
 #include "ucx/endpoint.h"
+#include "ucx/remote_memory.h"
 
 namespace memfabric::ucx {
 
@@ -27,7 +29,8 @@ class UcxTransport;
 // rest by the owner, once it is done.
 class UcxMove final : public Completion::Work {
 public:
-    UcxMove(UcxTransport& transport, const Move& move) : transport_(transport), move_(move) {}
+    UcxMove(UcxTransport& transport, std::shared_ptr<const RemoteMemory> memory, const Move& move)
+        : transport_(transport), memory_(std::move(memory)), move_(move) {}
 
     // Takes what UCX has done meanwhile, and asks for more. True: something has changed.
     bool advance();
@@ -61,6 +64,7 @@ private:
     bool has_more() const { return !stopping_ && piece_ < move_.pieces.size(); }
 
     UcxTransport& transport_;
+    const std::shared_ptr<const RemoteMemory> memory_;  // as it was at the beginning, and covers the move
     const Move move_;
     std::unique_ptr<Endpoint> endpoint_;
     std::size_t piece_ = 0;          // the next one, from

@@ -17,9 +17,19 @@
 #include "base/fork_guard.h"
 #include "base/last_error.h"
 #include "base/pause_point.h"
+#include "ucx/inherited_sockets.h"
 #include "ucx/spin.h"
 
 namespace memfabric::ucx {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSettling{20};
+constexpr std::chrono::milliseconds kLongestSettling{500};
+constexpr int kStepsBetweenLooks = 50;
+
+}  // namespace
 
 Status ProgressThread::start(std::unique_ptr<ProgressThread>& started) {
     std::unique_ptr<ProgressThread> made(new ProgressThread);
@@ -62,10 +72,30 @@ Status ProgressThread::adopt(Worker& worker) {
 
 void ProgressThread::end(std::unique_ptr<Worker> worker) {
     run([&] {
+        settle(*worker);
         std::erase(workers_, worker.get());
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, worker->fd(), nullptr);
         worker.reset();
     });
+}
+
+// UCX before 1.14, if it was built with its assertions, ends the process when a worker goes while one of its
+// connections is half made. So those that are being made are finished: none is new for a while.
+void ProgressThread::settle(const Worker& worker) {
+    if (!worker.library().has_half_made_trouble()) return;
+    const auto give_up_at = Clock::now() + kLongestSettling;
+    std::vector<int> seen;
+    for (auto settled_at = Clock::now() + kSettling; Clock::now() < std::min(settled_at, give_up_at);) {
+        std::vector<int> sockets;
+        for_each_watched_socket(worker.fd(), [&](int fd) { sockets.push_back(fd); });
+        if (sockets.empty()) return;
+        if (sockets != seen) settled_at = Clock::now() + kSettling;
+        seen = std::move(sockets);
+        for (int step = 0; step < kStepsBetweenLooks; ++step) {
+            progress();
+            std::this_thread::yield();
+        }
+    }
 }
 
 // On the thread; here if that is over.

@@ -28,7 +28,7 @@ public:
     ProgressThread& operator=(const ProgressThread&) = delete;
 
     Status adopt(Worker& worker);              // drives it from now on
-    void end(std::unique_ptr<Worker> worker);  // drives it no more, and destroys it
+    void end(std::unique_ptr<Worker> worker);  // drives it no more, and destroys it; may take a moment
     void stop();                               // drives nothing any more, for good
     void abandon();                            // in a forked child: the thread is the parent's
 
@@ -43,6 +43,7 @@ private:
     void serve();
     bool run_tasks();
     bool progress();
+    void settle(const Worker& worker);
     bool arm();
     void sleep();
 

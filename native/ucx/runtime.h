@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/api.h"
 #include "base/fork_guard.h"
 #include "base/status.h"
 #include "ucx/context.h"
@@ -16,7 +17,7 @@
 namespace memfabric::ucx {
 
 // Thread contract: any thread.
-class Runtime {
+class MF_API Runtime {
 public:
     // The process's; made if there is none. ResourceInUse if it was made with other options.
     static Status acquire(const Options& options, std::shared_ptr<Runtime>& acquired);

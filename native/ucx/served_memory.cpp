@@ -8,13 +8,9 @@ namespace memfabric::ucx {
 Status ServedMemory::serve(std::byte* base, std::size_t size_bytes, const Options& options,
                            std::unique_ptr<ServedMemory>& served) {
     std::unique_ptr<ServedMemory> made(new ServedMemory);
-    made->for_initiators_.base = reinterpret_cast<std::uint64_t>(base);
-    made->for_initiators_.size_bytes = size_bytes;
     Status status = Runtime::acquire(options, made->runtime_);
     if (status == Status::Ok) status = made->runtime_->progress_thread(made->thread_);
-    if (status == Status::Ok) {
-        status = made->runtime_->context().map(base, size_bytes, made->memory_, made->for_initiators_.key);
-    }
+    if (status == Status::Ok) status = made->add(base, size_bytes);
     std::unique_ptr<Worker> worker;
     if (status == Status::Ok) made->for_initiators_.version = made->runtime_->context().library().version();
     if (status == Status::Ok) status = made->runtime_->context().make_worker(worker);
@@ -26,13 +22,23 @@ Status ServedMemory::serve(std::byte* base, std::size_t size_bytes, const Option
     return Status::Ok;
 }
 
+Status ServedMemory::add(std::byte* base, std::size_t size_bytes) {
+    RemoteRegion region{reinterpret_cast<std::uint64_t>(base), size_bytes, {}};
+    abi::Memory memory = nullptr;
+    const Status status = runtime_->context().map(base, size_bytes, memory, region.key);
+    if (status != Status::Ok) return status;
+    registered_.push_back(memory);
+    for_initiators_.regions.push_back(std::move(region));
+    return Status::Ok;
+}
+
 ServedMemory::~ServedMemory() {
     if (runtime_ != nullptr && runtime_->in_forked_child()) {
         if (worker_ != nullptr) worker_.release()->abandon();
         return;
     }
     if (worker_ != nullptr) thread_->end(std::move(worker_));
-    if (memory_ != nullptr) runtime_->context().unmap(memory_);
+    for (abi::Memory memory : registered_) runtime_->context().unmap(memory);
 }
 
 }  // namespace memfabric::ucx

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/api.h"
 #include "base/status.h"
@@ -19,8 +20,8 @@
 
 namespace memfabric::ucx {
 
-// Thread contract: made and destroyed by any thread, with no lock held that a fork needs. Afterwards no byte of the
-// memory moves; what was under way has failed at its initiators.
+// Thread contract: made and destroyed by any thread, with no lock held that a fork needs; `add` and `for_initiators` by
+// one at a time. After its end no byte of the memory moves; what was under way has failed at its initiators.
 class MF_API ServedMemory {
 public:
     static Status serve(std::byte* base, std::size_t size_bytes, const Options& options,
@@ -28,6 +29,9 @@ public:
     ~ServedMemory();
     ServedMemory(const ServedMemory&) = delete;
     ServedMemory& operator=(const ServedMemory&) = delete;
+
+    // A further region, through the same worker: connections that are there reach it, too.
+    Status add(std::byte* base, std::size_t size_bytes);
 
     const RemoteMemory& for_initiators() const { return for_initiators_; }
 
@@ -37,7 +41,7 @@ private:
     std::shared_ptr<Runtime> runtime_;
     ProgressThread* thread_ = nullptr;
     std::unique_ptr<Worker> worker_;
-    abi::Memory memory_ = nullptr;
+    std::vector<abi::Memory> registered_;
     RemoteMemory for_initiators_;
 };
 

@@ -19,12 +19,17 @@ constexpr std::chrono::seconds kRetryPause{1};
 UcxMove& ucx_move_of(Completion& completion) { return static_cast<UcxMove&>(*completion.work()); }
 
 std::string outside(const RemoteMemory& memory, std::uint64_t address, std::size_t size_bytes) {
-    char text[200];
+    char text[128];
     std::snprintf(text, sizeof text,
-                  "%zu bytes at 0x%" PRIx64 " are not all inside the memory that is registered there: %" PRIu64
-                  " bytes at 0x%" PRIx64,
-                  size_bytes, address, memory.size_bytes, memory.base);
-    return text;
+                  "%zu bytes at 0x%" PRIx64 " are not all inside the memory that is registered there:", size_bytes,
+                  address);
+    std::string sentence = text;
+    for (const RemoteRegion& region : memory.regions) {
+        std::snprintf(text, sizeof text, "%s %" PRIu64 " bytes at 0x%" PRIx64,
+                      &region == &memory.regions.front() ? "" : ",", region.size_bytes, region.base);
+        sentence += text;
+    }
+    return sentence;
 }
 
 }  // namespace
@@ -55,8 +60,9 @@ const Transport::Traits& UcxTransport::traits() const noexcept {
 
 // Begins at once: of a batch to several peers, all are under way before one is waited for.
 void UcxTransport::start(const Move& move, Completion& completion) noexcept {
-    if (refuse(move, completion)) return;
-    auto work = std::make_unique<UcxMove>(*this, move);
+    std::shared_ptr<const RemoteMemory> memory = this->memory();
+    if (refuse(*memory, move, completion)) return;
+    auto work = std::make_unique<UcxMove>(*this, std::move(memory), move);
     UcxMove& begun = *work;
     completion.set_work(std::move(work));
     initiator_->submit(begun);
@@ -64,15 +70,15 @@ void UcxTransport::start(const Move& move, Completion& completion) noexcept {
 }
 
 // What would not fail by itself: nothing of it is moved.
-bool UcxTransport::refuse(const Move& move, Completion& completion) const {
+bool UcxTransport::refuse(const RemoteMemory& memory, const Move& move, Completion& completion) const {
     if (runtime_->in_forked_child()) {
         completion.finish({Status::NotConnected, 0, kForkedChild});
         return true;
     }
     for (const Piece& piece : move.pieces) {
         const std::uint64_t remote = remote_of(move.direction, piece);
-        if (memory_.covers(remote, piece.size_bytes)) continue;
-        completion.finish({Status::InvalidParam, 0, outside(memory_, remote, piece.size_bytes)});
+        if (memory.covers(remote, piece.size_bytes)) continue;
+        completion.finish({Status::InvalidParam, 0, outside(memory, remote, piece.size_bytes)});
         return true;
     }
     if (buffers_are_accessible(move)) return false;
@@ -123,7 +129,7 @@ std::unique_ptr<Endpoint> UcxTransport::connect() {
         endpoint->fail(refusal_);
         return endpoint;
     }
-    endpoint->open(memory_);
+    endpoint->open(*memory_);
     if (!endpoint->is_open()) {
         refusal_ = endpoint->failure();
         try_again_at_ = now + kRetryPause;
@@ -149,11 +155,23 @@ void UcxTransport::free_request(abi::Request request) const {
 std::string UcxTransport::explain(abi::Result result) const {
     const Library& library = runtime_->context().library();
     const std::string what = "the connection to it cannot be made, or was lost: " + library.text(result);
-    if (memory_.version != library.version()) {
-        return what + "; it has UCX " + memory_.version + " and this process " + library.version() +
+    const std::string version = memory()->version;
+    if (version != library.version()) {
+        return what + "; it has UCX " + version + " and this process " + library.version() +
                ", which may not understand each other: install the same";
     }
     return what + " (UCX " + library.version() + "); its process has ended, or the network is down";
+}
+
+void UcxTransport::grow(RemoteMemory memory) {
+    auto grown = std::make_shared<const RemoteMemory>(std::move(memory));
+    const std::lock_guard lock(mutex_);
+    memory_.swap(grown);
+}
+
+std::shared_ptr<const RemoteMemory> UcxTransport::memory() const {
+    const std::lock_guard lock(mutex_);
+    return memory_;
 }
 
 std::size_t UcxTransport::endpoints() const {

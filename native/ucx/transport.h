@@ -34,14 +34,17 @@ public:
     bool progress(Completion& completion, Deadline until) noexcept override;
     void cancel(Completion& completion) noexcept override;
 
-    const RemoteMemory& memory() const { return memory_; }
+    // The target serves further regions: the same worker, and `memory` has all that was there before.
+    void grow(RemoteMemory memory);
+
+    std::shared_ptr<const RemoteMemory> memory() const;
     std::size_t endpoints() const;
 
 private:
     friend class UcxMove;
 
-    explicit UcxTransport(RemoteMemory memory) : memory_(std::move(memory)) {}
-    bool refuse(const Move& move, Completion& completion) const;
+    explicit UcxTransport(RemoteMemory memory) : memory_(std::make_shared<const RemoteMemory>(std::move(memory))) {}
+    bool refuse(const RemoteMemory& memory, const Move& move, Completion& completion) const;
 
     std::unique_ptr<Endpoint> connect();
     std::unique_ptr<Endpoint> lease();  // nothing: there are enough, wait for one
@@ -49,10 +52,10 @@ private:
     void free_request(abi::Request request) const;
     std::string explain(abi::Result result) const;
 
-    const RemoteMemory memory_;
     std::shared_ptr<Runtime> runtime_;
     Initiator* initiator_ = nullptr;
     mutable std::mutex mutex_;  // for the following
+    std::shared_ptr<const RemoteMemory> memory_;
     std::vector<std::unique_ptr<Endpoint>> quiet_;
     std::size_t leased_ = 0;
     abi::Result refusal_ = abi::kOk;  // of the last attempt to connect

@@ -58,6 +58,13 @@ UCX_LIBRARY = Setting(
     "path",
     "The libucp of UCX to load; unset = one that is loaded already, the system's, or that of the Python package.",
 )
+UCX_DEVICES = Setting(
+    ("MF_UCX_DEVICES",),
+    "",
+    "devices",
+    "What UCX uses: RDMA devices (mlx5_0,mlx5_1) or ports (mlx5_0:1), or tcp or tcp:eth0 for HOST_RDMA over plain TCP; "
+    "unset = all active RDMA ports.",
+)
 
 ALL: tuple[Setting, ...] = (
     STORE_URL,
@@ -69,6 +76,7 @@ ALL: tuple[Setting, ...] = (
     TRANSFER_TIMEOUT,
     HOST_IDENTITY,
     UCX_LIBRARY,
+    UCX_DEVICES,
 )
 
 

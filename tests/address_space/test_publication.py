@@ -10,9 +10,11 @@ from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.address_space.layout import MIB
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.publication import Publication
+from memfabric_hybrid.address_space.ucx_memory import UcxMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import WatchUpdate
+from memfabric_hybrid.transports.ucx_offer import UcxOffer
 from support.pool_twins import DATA, SPEC, TwinHost, TwinNode, TwinSpace, own_memory
 
 
@@ -30,7 +32,8 @@ def own() -> Iterator[OwnMemory]:
 
 @pytest.fixture
 def publication(node: TwinNode, own: OwnMemory) -> Publication:
-    return Publication(node.member, SPEC, own, DATA)
+    ucx = UcxMemory(SPEC.title, own._space, UcxOffer(), is_demanded=False)
+    return Publication(node.member, SPEC, own, DATA, ucx)
 
 
 def test_others_see_who_we_are_and_what_we_have(publication: Publication, node: TwinNode, host: TwinHost) -> None:

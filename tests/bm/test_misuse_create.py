@@ -14,6 +14,7 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 from memfabric_hybrid.bm import BmDataOpType
 from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.transports import rdma_devices
 from support import pool_worker
 from support.ports import reserved_port
 
@@ -148,6 +149,21 @@ def test_wrong_types_raise(wrong: dict[str, Any]) -> None:
 def test_routes_that_do_not_exist(op_type: int, code: str, named: tuple[str, ...]) -> None:
     with refusal(code, *named):
         bm.create(0, MIB, data_op_type=op_type)
+
+
+@pytest.mark.usefixtures("member")
+def test_rdma_without_a_device_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdma_devices, "ports", list)
+    with refusal("NO_RESOURCES -2002", "no RDMA device", "/sys/class/infiniband", "driver", "MF_UCX_DEVICES=tcp"):
+        bm.create(0, MIB, data_op_type=BmDataOpType.HOST_RDMA)
+
+
+@pytest.mark.usefixtures("member")
+def test_rdma_without_ucx_says_what_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MF_UCX_DEVICES", "tcp:lo")
+    monkeypatch.setenv("MF_UCX_LIBRARY", "/nowhere/libucp.so.0")
+    with refusal("NO_RESOURCES -2002", "HOST_RDMA is not possible", "/nowhere/libucp.so.0"):
+        bm.create(0, MIB, data_op_type=BmDataOpType.HOST_RDMA)
 
 
 @pytest.mark.usefixtures("member")

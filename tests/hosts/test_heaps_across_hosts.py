@@ -1,27 +1,38 @@
-"""Share Memory between hosts: collectives, which go through the store, and copies, which go over TCP."""
+"""Share Memory between hosts: collectives, which go through the store, and copies, which go over TCP or UCX."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from memfabric_hybrid.clock import Deadline
-from support import host_members, hosts, kernel_library
+from support import host_members, hosts, kernel_library, ucx_hosts
 from support.hosts import Network
 from support.workers import Cluster
 
 pytestmark = hosts.needs_root
 GONE = -2014
+MTE, RDMA = 1, 4
 
 
-@pytest.fixture
-def cluster(hosts3: Network) -> Iterator[Cluster]:
+@pytest.fixture(params=["tcp", "ucx"])
+def cluster(hosts3: Network, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Six ranks, two on each host; rank 0 runs the store."""
-    environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": "1"}
-    with Cluster(6, "support.heap_worker", environment=environment, places=hosts3.places(2)) as cluster:
-        heaps = cluster.call_all("take_part", host_members.store_url(hosts3), 6)
+    op_type = MTE | RDMA if request.param == "ucx" else MTE
+    with started(hosts3, op_type) as cluster:
+        yield cluster
+        routes = {name for name, bytes_moved in cluster.call(0, "traffic").items() if bytes_moved}
+        assert not routes & ({"tcp", "ucx"} - {request.param}), "nothing went another way"
+
+
+@contextlib.contextmanager
+def started(network: Network, op_type: int) -> Iterator[Cluster]:
+    environment = {"MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": "1", **ucx_hosts.ENVIRONMENT}
+    with Cluster(6, "support.heap_worker", environment=environment, places=network.places(2)) as cluster:
+        heaps = cluster.call_all("take_part", host_members.store_url(network), 6, op_type=op_type)
         assert len(set(heaps)) == 1
         yield cluster
 
@@ -48,6 +59,20 @@ def test_put_and_get_reach_every_rank(cluster: Cluster) -> None:
             word = f"from {writer} to {owner}".encode()
             assert cluster.call(owner, "load_bytes", owner, writer * 64, len(word)) == word
             assert cluster.call(writer, "fetch", owner, writer * 64, len(word)) == word
+
+
+def test_ucx_only_leads_to_neighbours_as_well(hosts3: Network, kernels: str) -> None:
+    with started(hosts3, RDMA) as cluster:
+        assert [cluster.call(0, "call", "reach", rank)[0] for rank in range(6)] == [3, 4, 4, 4, 4, 4]
+        for owner in (1, 3):
+            assert cluster.call(0, "call", "put", owner, 64, b"by RDMA") == (0, "")
+            assert cluster.call(owner, "load_bytes", owner, 64, 7) == b"by RDMA"
+            assert cluster.call(0, "fetch", owner, 64, 7) == b"by RDMA"
+        for library in (kernels, "numba"):
+            far = [cluster.call(0, "run_kernel", library, "kernel_is_far", 0, rank, timeout_s=120) for rank in range(6)]
+            assert far == [0, 1, 1, 1, 1, 1]
+        assert cluster.call_all("barriers", 3) == [[]] * 6
+        assert cluster.call(0, "traffic")["ucx"] > 0
 
 
 def test_who_is_reached_how(cluster: Cluster) -> None:

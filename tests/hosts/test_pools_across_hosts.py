@@ -1,10 +1,13 @@
-"""Big Memory over three hosts, two ranks on each: every copy between neighbours and between hosts, byte by byte."""
+"""Big Memory over three hosts, two ranks on each: every copy between neighbours and between hosts, byte by byte.
+
+Over TCP and, where a test has a route, over UCX as well, which goes over its own TCP here.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from support import host_members, hosts
+from support import host_members, hosts, ucx_hosts
 from support.copy_field import SIZE, TIERS
 from support.host_members import MEMBERS, RANKS
 from support.hosts import Network
@@ -12,6 +15,12 @@ from support.workers import Cluster
 
 pytestmark = hosts.needs_root
 MIB = 1 << 20
+
+
+@pytest.fixture(params=["tcp", "ucx"])
+def options(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Of create: what leads to that route."""
+    return {} if request.param == "tcp" else {"data_op_type": ucx_hosts.MAPPED_OR_UCX}
 
 
 def start(network: Network, cluster: Cluster, version: int = 4, **options: object) -> str:
@@ -27,13 +36,16 @@ def start(network: Network, cluster: Cluster, version: int = 4, **options: objec
 
 @pytest.fixture
 def cluster(hosts3: Network) -> Cluster:
-    with Cluster(7, "support.pool_worker", places=[hosts3.hosts[0].place, *hosts3.places(2)]) as cluster:
+    places = [hosts3.hosts[0].place, *hosts3.places(2)]
+    with Cluster(7, "support.pool_worker", environment=ucx_hosts.ENVIRONMENT, places=places) as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["IPv4", "IPv6"])
-def test_every_copy_between_neighbours_and_hosts(hosts3: Network, cluster: Cluster, version: int) -> None:
-    start(hosts3, cluster, version, dram=SIZE, hbm=SIZE)
+def test_every_copy_between_neighbours_and_hosts(
+    hosts3: Network, cluster: Cluster, options: dict[str, object], version: int
+) -> None:
+    start(hosts3, cluster, version, dram=SIZE, hbm=SIZE, **options)
     for index, ranks in ((1, [0, 1, 2, 4]), (6, [5, 4, 0, 3])):  # ourselves, a neighbour, two hosts
         expected = cluster.call(index, "exercise", ranks)
         for rank in ranks:
@@ -52,9 +64,9 @@ def test_routes_and_addresses(hosts3: Network, cluster: Cluster) -> None:
         cluster.call(1, "call", "array", 2, 16, "u1")
 
 
-def test_every_pair_at_once(hosts3: Network, cluster: Cluster) -> None:
+def test_every_pair_at_once(hosts3: Network, cluster: Cluster, options: dict[str, object]) -> None:
     """Each rank writes to all others and reads back, without a pause, in a lane of its own."""
-    start(hosts3, cluster)
+    start(hosts3, cluster, **options)
     for index in MEMBERS:
         cluster.call(index, "start_copying", [rank for rank in RANKS if rank != index - 1], index)
     seen = cluster.call_all("copied", indices=MEMBERS)
@@ -65,9 +77,12 @@ def test_every_pair_at_once(hosts3: Network, cluster: Cluster) -> None:
     cluster.call_all("stop_copying", indices=MEMBERS)
 
 
-def test_what_a_rank_told_others_by_itself_is_known(hosts3: Network, cluster: Cluster) -> None:
+def test_what_a_rank_told_others_by_itself_is_known(
+    hosts3: Network, cluster: Cluster, options: dict[str, object]
+) -> None:
     """Who has joined or grown is reached at once, whatever the store has told so far."""
-    url = start(hosts3, cluster, max_dram_size=64 * MIB)
+    options["max_dram_size"] = 64 * MIB
+    url = start(hosts3, cluster, **options)
     for size in range(4, 33, 4):
         assert cluster.call(6, "call", "extend_local_mem", 1, 4 * MIB) == (0, "")
         assert cluster.call(1, "write", 5, (size - 2) * MIB, b"grown") == (0, "")
@@ -82,7 +97,7 @@ def test_what_a_rank_told_others_by_itself_is_known(hosts3: Network, cluster: Cl
     cluster.start(6)
     host_members.wait_until_left(cluster, 1, 5)
     settings = {"start_store": False}
-    assert cluster.call(6, "take_part", url, host_members.WORLD, settings=settings, max_dram_size=64 * MIB) == 5
+    assert cluster.call(6, "take_part", url, host_members.WORLD, settings=settings, **options) == 5
     assert cluster.call(1, "write", 5, 0, b"anew") == (0, "")
     assert cluster.call(6, "load", 5, 0, 4) == b"anew"
 

@@ -37,9 +37,9 @@ def enter(store_url: str, world_size: int, **settings: Any) -> tuple[int, str]:
     return code, mf.get_and_clear_last_err_msg()
 
 
-def create(rank_size: int, object_id: int = 0, size: int = 2 * MIB) -> int:
+def create(rank_size: int, object_id: int = 0, size: int = 2 * MIB, op_type: int = 1) -> int:
     """`shm.create`; the address of the heap."""
-    heaps[object_id] = shm.create(object_id, rank_size, rank(), size)
+    heaps[object_id] = shm.create(object_id, rank_size, rank(), size, op_type)
     return heaps[object_id].gva
 
 
@@ -52,11 +52,21 @@ def try_to_create(rank_size: int, object_id: int = 0, size: int = 2 * MIB) -> tu
     return time.monotonic(), ""
 
 
-def take_part(store_url: str, world_size: int, object_id: int = 0, size: int = 2 * MIB, **settings: Any) -> int:
+def take_part(
+    store_url: str, world_size: int, object_id: int = 0, size: int = 2 * MIB, op_type: int = 1, **settings: Any
+) -> int:
     """Everything up to create; the address of the heap."""
     code, why = enter(store_url, world_size, **settings)
     assert code == 0, why
-    return create(world_size, object_id, size)
+    return create(world_size, object_id, size, op_type)
+
+
+def traffic() -> dict[str, int]:
+    """How many bytes this process has moved, by route."""
+    moved: dict[str, int] = {}
+    for route, _, _, _, size in _native._traffic():
+        moved[route] = moved.get(route, 0) + size
+    return moved
 
 
 def call(method: str, *args: Any, object_id: int = 0, **kwargs: Any) -> tuple[Any, str]:

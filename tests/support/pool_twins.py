@@ -30,6 +30,7 @@ from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import InProcessServer, InProcessStore, Refusal
 from memfabric_hybrid.transports.routes import Route
+from memfabric_hybrid.transports.ucx_ends import UcxEnd
 
 CAPACITY = 4
 SPEC = PoolSpec("bm/7", "bm object 7", Layout(CAPACITY, 4 * MIB, 0))
@@ -243,8 +244,8 @@ class TwinOwner(PoolOwner):
         self.changes: list[Joined | Left] = []
         self.usual: Route | None = None  # to everybody, if it is not left to the pool
 
-    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
-        return self.usual or super().route(tag, op_type, same_host=same_host)
+    def route(self, tag: str, op_type: int, ucx: UcxEnd, *, same_host: bool) -> Route:
+        return self.usual or super().route(tag, op_type, ucx, same_host=same_host)
 
     def take_enclosed(self, rank: int, fds: Sequence[int]) -> None:
         self.told.append(("enclosed", rank, len(fds)))

@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm
+from memfabric_hybrid import _native, bm
+from memfabric_hybrid.transports import ucx_library
 from support import copy_field
 
 MIB = 1 << 20
@@ -154,6 +155,32 @@ def route(owner: int, object_id: int = 0) -> tuple[str, str]:
     return tuple(pools[object_id].route(owner))
 
 
+def set_environment(name: str, value: str) -> None:
+    os.environ[name] = value
+
+
+def ucx_version() -> str:
+    """Of the UCX that this process has."""
+    return ucx_library.status().version
+
+
+def traffic(route: str) -> int:
+    """How many bytes of payload this process has moved that way."""
+    return sum(size for way, _, _, _, size in _native._traffic() if way == route)
+
+
+def fill_own(byte: int) -> None:
+    """Our DRAM, by plain stores; also while we do not take part."""
+    pool = pools[0]
+    ctypes.memset(pool._slot_address(pool.local_rank, 0), byte, pool._allocated(pool.local_rank, 0))
+
+
+def own_bytes() -> set[int]:
+    """Which ones there are in our DRAM; also while we do not take part."""
+    pool = pools[0]
+    return set(ctypes.string_at(pool._slot_address(pool.local_rank, 0), pool._allocated(pool.local_rank, 0)))
+
+
 def hold_gil(duration_s: float) -> None:
     """A C function that does not let go of the interpreter."""
     ctypes.PyDLL(None).usleep(int(duration_s * 1e6))
@@ -261,6 +288,24 @@ def copied() -> list[dict[str, Any]]:
         }
         for copier in copiers
     ]
+
+
+def wait_for_rounds(target: int, count: int, timeout_s: float = 30.0) -> None:
+    """So many more rounds to that rank have worked, and the last one did."""
+    copier = next(one for one in copiers if target in one.rounds)
+    wanted, deadline = copier.rounds[target] + count, time.monotonic() + timeout_s
+    while copier.rounds[target] < wanted or copier.changes[target][-1][1] != 0:
+        assert time.monotonic() < deadline, f"{copier.rounds[target]} rounds, {copier.changes[target][-3:]}"
+        time.sleep(0.002)
+
+
+def wait_for_code(target: int, codes: list[int], timeout_s: float = 30.0) -> None:
+    """Copies to that rank end with one of these."""
+    copier = next(one for one in copiers if target in one.rounds)
+    deadline = time.monotonic() + timeout_s
+    while not copier.changes[target] or copier.changes[target][-1][1] not in codes:
+        assert time.monotonic() < deadline, f"{copier.changes[target][-3:]}"
+        time.sleep(0.002)
 
 
 def stop_copying() -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.transports.rdma_devices import SYSFS, Port, choose, ports
+from memfabric_hybrid.errors import InvalidParam
+from memfabric_hybrid.transports import rdma_devices
+from memfabric_hybrid.transports.rdma_devices import SYSFS, Devices, Port, choose, ports
 
 
 def add_port(
@@ -111,3 +113,17 @@ def test_there_are_devices_or_a_reason(found: list[Port], nic: str) -> None:
 
 def test_this_machine_can_be_asked() -> None:
     assert choose(ports()) == choose(ports(SYSFS))
+
+
+def test_what_a_setting_says_of_devices() -> None:
+    port = Port("mlx5_0", 1, "ACTIVE", "InfiniBand", 100)
+    assert rdma_devices.chosen([port], "", "MF_X") == Devices("ib", "mlx5_0:1")
+    assert rdma_devices.chosen([port], "mlx5_0", "MF_X") == Devices("ib", "mlx5_0:1")
+    assert rdma_devices.chosen([], "tcp", "MF_X") == Devices("tcp", "all")
+    assert rdma_devices.chosen([port], "tcp:eth0, tcp:eth1", "MF_X") == Devices("tcp", "eth0,eth1")
+    assert rdma_devices.chosen([port], "mlx5_1", "MF_X").obstacle.startswith(
+        "MF_X 'mlx5_1' is no RDMA device of this machine"
+    )
+    for said in ("tcp,mlx5_0", "tcp,tcp:eth0"):
+        with pytest.raises(InvalidParam, match="MF_X"):
+            rdma_devices.chosen([port], said, "MF_X")

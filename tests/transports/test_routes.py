@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memfabric_hybrid.errors import InvalidParam, NoResources
-from memfabric_hybrid.transports.op_types import MAPPED, BmDataOpType
+from memfabric_hybrid.transports.op_types import MAPPED, BmDataOpType, ShmDataOpType
 from memfabric_hybrid.transports.routes import (
     Route,
     TransferRoutes,
@@ -17,6 +17,7 @@ from memfabric_hybrid.transports.routes import (
     route_between,
     transfer_routes,
 )
+from memfabric_hybrid.transports.ucx_ends import UcxEnd, obstacle_between
 
 SDMA, SHM, TCP = BmDataOpType.SDMA, BmDataOpType.HOST_SHM, BmDataOpType.HOST_TCP
 
@@ -98,6 +99,81 @@ def test_routes(own: str, peer: str, op_type: int, rules: str, near: Route, far:
     parsed = parse_rules(rules)
     assert route_between(own, peer, op_type, parsed, same_host=True) == near
     assert route_between(own, peer, op_type, parsed, same_host=False) == far
+
+
+RDMA = BmDataOpType.HOST_RDMA
+IB = UcxEnd("1.18.0", "ib", "mlx5_0:1")
+OVER_TCP = UcxEnd("1.18.0", "tcp", "eth0")
+NO_DEVICE = UcxEnd(obstacle="there is no RDMA device")
+BY_IB = Route("ucx", "it is on another host: UCX 1.18.0 over RDMA (mlx5_0:1)")
+BY_UCX_OVER_TCP = Route("ucx", "it is on another host: UCX 1.18.0 over tcp (eth0), as MF_UCX_DEVICES says")
+ONLY_NETWORK = "data_op_type allows nothing but the network"
+
+
+@pytest.mark.parametrize(
+    ("op_type", "own", "peer", "near", "far"),
+    [
+        (SDMA, IB, IB, ONE_HOST, BY_IB),
+        (SDMA, OVER_TCP, OVER_TCP, ONE_HOST, FAR),
+        (SDMA, NO_DEVICE, NO_DEVICE, ONE_HOST, FAR),
+        (SDMA, IB, NO_DEVICE, ONE_HOST,
+         Route("tcp", "it is on another host; not by RDMA: the other end says: there is no RDMA device")),
+        (SDMA, NO_DEVICE, IB, ONE_HOST, Route("tcp", "it is on another host; not by RDMA: there is no RDMA device")),
+        (SDMA | RDMA, OVER_TCP, OVER_TCP, ONE_HOST, BY_UCX_OVER_TCP),
+        (SDMA | RDMA, NO_DEVICE, NO_DEVICE, ONE_HOST,
+         Route("tcp", "it is on another host; not by RDMA: there is no RDMA device")),
+        (SHM | RDMA, IB, IB, ONE_HOST, BY_IB),
+        (SHM | RDMA, NO_DEVICE, IB, ONE_HOST,
+         Route("none", "no route to it by data_op_type 0x22: HOST_RDMA is not possible: there is no RDMA device")),
+        (TCP, IB, IB, Route("tcp", ONLY_NETWORK), FAR),
+        (TCP | RDMA, IB, IB, Route("ucx", f"{ONLY_NETWORK}: UCX 1.18.0 over RDMA (mlx5_0:1)"), BY_IB),
+        (SHM, IB, IB, ONE_HOST,
+         Route("none", "it is on another host, and data_op_type allows memory of one host only")),
+    ],
+)  # fmt: skip
+def test_routes_with_ucx(op_type: BmDataOpType, own: UcxEnd, peer: UcxEnd, near: Route, far: Route) -> None:
+    assert route_between("", "", op_type, {}, same_host=True, own_ucx=own, peer_ucx=peer) == near
+    assert route_between("", "", op_type, {}, same_host=False, own_ucx=own, peer_ucx=peer) == far
+
+
+@pytest.mark.parametrize(
+    ("peer", "named"),
+    [
+        (NO_DEVICE, "the other end says: there is no RDMA device"),
+        (OVER_TCP, "give both the same kind of device"),
+        (UcxEnd("1.22.0", "ib", "mlx5_0:1"), "here is UCX 1.18.0, there is UCX 1.22.0"),
+    ],
+)
+@pytest.mark.parametrize("same_host", [True, False])
+def test_rdma_that_is_demanded_is_never_replaced(peer: UcxEnd, named: str, same_host: bool) -> None:
+    for one, other in ((IB, peer), (peer, IB)):
+        route = route_between("", "", RDMA, {}, same_host=same_host, own_ucx=one, peer_ucx=other)
+        assert route.name == "none"
+        assert "HOST_RDMA is not possible" in route.reason
+    assert named in route_between("", "", RDMA, {}, same_host=False, own_ucx=IB, peer_ucx=peer).reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fits"),
+    [("1.13.1", "1.13.1", True), ("1.22.0", "1.22.3", True), ("1.13.1", "1.18.0", True), ("1.13.1", "1.22.0", False),
+     ("1.19.0", "1.18.1", False), ("1.18.0", "2.18.0", False)],
+)  # fmt: skip
+def test_which_versions_understand_each_other(one: str, other: str, fits: bool) -> None:
+    ends = UcxEnd(one, "ib", "mlx5_0:1"), UcxEnd(other, "ib", "mlx5_1:1")
+    for own, peer in (ends, ends[::-1]):
+        assert (obstacle_between(own, peer) == "") == fits
+
+
+def test_what_this_process_offers_decides_at_create() -> None:
+    check_op_type(RDMA, IB)
+    with pytest.raises(NoResources, match="no route for data_op_type 0x2: HOST_RDMA is not possible: there is no RDMA"):
+        check_op_type(RDMA, NO_DEVICE)
+    check_op_type(RDMA | TCP, NO_DEVICE)
+
+
+@pytest.mark.parametrize(("given", "meant"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3), (7, 3)])
+def test_heaps_speak_of_the_same(given: int, meant: int) -> None:
+    assert int(ShmDataOpType(given).as_bm()) == meant
 
 
 @pytest.mark.parametrize("same_host", [True, False])

@@ -51,19 +51,21 @@ std::string read_text(int fd) {
 
 void write_memory(int fd, const ucx::RemoteMemory& memory) {
     write_text(fd, memory.worker_address);
-    write_text(fd, memory.key);
     write_text(fd, memory.version);
-    write_all(fd, &memory.base, sizeof memory.base);
-    write_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
+    const ucx::RemoteRegion& region = memory.regions.front();
+    write_text(fd, region.key);
+    write_all(fd, &region.base, sizeof region.base);
+    write_all(fd, &region.size_bytes, sizeof region.size_bytes);
 }
 
 ucx::RemoteMemory read_memory(int fd) {
     ucx::RemoteMemory memory;
     memory.worker_address = read_text(fd);
-    memory.key = read_text(fd);
     memory.version = read_text(fd);
-    read_all(fd, &memory.base, sizeof memory.base);
-    read_all(fd, &memory.size_bytes, sizeof memory.size_bytes);
+    ucx::RemoteRegion& region = memory.regions.emplace_back();
+    region.key = read_text(fd);
+    read_all(fd, &region.base, sizeof region.base);
+    read_all(fd, &region.size_bytes, sizeof region.size_bytes);
     return memory;
 }
 
@@ -179,12 +181,13 @@ TEST(UcxPart, DISABLED_write) {
     const ucx::RemoteMemory memory = read_memory(kPartFd);
     std::unique_ptr<ucx::UcxTransport> transport;
     require_ok(ucx::UcxTransport::open(memory, ucx_over_loopback(), transport));
-    const std::vector<std::byte> source(memory.size_bytes, std::byte{0x66});
+    const ucx::RemoteRegion& region = memory.regions.front();
+    const std::vector<std::byte> source(region.size_bytes, std::byte{0x66});
     const Piece piece =
-        piece_of(Direction::Write, reinterpret_cast<std::uint64_t>(source.data()), memory.base, memory.size_bytes);
+        piece_of(Direction::Write, reinterpret_cast<std::uint64_t>(source.data()), region.base, region.size_bytes);
     for (bool told = false;; told = true) {
         Completion completion;
-        transport->start({Direction::Write, {&piece, 1}, memory.size_bytes}, completion);
+        transport->start({Direction::Write, {&piece, 1}, region.size_bytes}, completion);
         transport->finish(completion);
         require(completion.outcome().status == Status::Ok);
         if (!told) write_all(kPartFd, "!", 1);

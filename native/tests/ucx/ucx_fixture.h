@@ -42,8 +42,8 @@ public:
     struct Begun {
         Begun(ucx::UcxTransport& through, Direction direction, std::vector<std::byte>& own)
             : transport(through),
-              piece(
-                  piece_of(direction, reinterpret_cast<std::uint64_t>(own.data()), through.memory().base, own.size())) {
+              piece(piece_of(direction, reinterpret_cast<std::uint64_t>(own.data()),
+                             through.memory()->regions.front().base, own.size())) {
             transport.start({direction, {&piece, 1}, own.size()}, completion);
         }
         const Outcome& finish() {

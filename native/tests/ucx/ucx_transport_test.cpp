@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +97,49 @@ TEST_F(UcxTransport, a_target_may_exit_while_it_serves) {
     }
 }
 
+// Two regions side by side, a third one elsewhere; connections are there before they are.
+TEST_F(UcxTransport, reaches_memory_that_was_added) {
+    constexpr std::size_t kPart = std::size_t{3} << 20;
+    std::unique_ptr<ucx::ServedMemory> served;
+    require_ok(ucx::ServedMemory::serve(memory_.data(), kPart, ucx_over_loopback(), served));
+    const auto way = way_to(served->for_initiators());
+    std::vector<std::byte> own = pattern(kPart, 1);
+    EXPECT_EQ(move(*way, Direction::Write, own).status, Status::Ok);
+    std::vector<std::byte> both = pattern(2 * kPart, 2);
+    EXPECT_EQ(move(*way, Direction::Write, both).status, Status::InvalidParam);
+    require_ok(served->add(memory_.data() + 10 * kPart, kPart));
+    require_ok(served->add(memory_.data() + kPart, kPart));
+    way->grow(served->for_initiators());
+    EXPECT_EQ(move(*way, Direction::Write, both).moved_bytes, 2 * kPart);
+    EXPECT_TRUE(std::ranges::equal(both, std::span(memory_).first(2 * kPart)));
+    std::ranges::fill(both, std::byte{0});
+    EXPECT_EQ(move(*way, Direction::Read, both).status, Status::Ok);
+    EXPECT_TRUE(std::ranges::equal(both, std::span(memory_).first(2 * kPart)));
+    std::vector<std::byte> more(2 * kPart + 1);
+    const Outcome outcome = move(*way, Direction::Read, more);
+    EXPECT_EQ(outcome.status, Status::InvalidParam);
+    EXPECT_TRUE(contains(outcome.reason, "not all inside the memory that is registered there"));
+}
+
+// UCX does not bear that by itself in all versions.
+TEST_F(UcxTransport, memory_may_go_while_connections_to_it_are_made) {
+    for (int round = 0; round < 40; ++round) {
+        std::unique_ptr<ucx::ServedMemory> served;
+        require_ok(ucx::ServedMemory::serve(memory_.data(), 4096, ucx_over_loopback(), served));
+        const auto way = way_to(served->for_initiators());
+        std::atomic<bool> begun{false};
+        std::thread writing([&] {
+            std::vector<std::byte> own(4096);
+            begun = true;
+            const Status status = move(*way, Direction::Write, own).status;
+            EXPECT_TRUE(status == Status::Ok || status == Status::NotConnected);
+        });
+        while (!begun) std::this_thread::yield();
+        served.reset();
+        writing.join();
+    }
+}
+
 // Which of two versions understand each other is UCX's business.
 TEST_F(UcxTransport, another_version_works_or_is_named) {
     const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");
@@ -103,11 +147,11 @@ TEST_F(UcxTransport, another_version_works_or_is_named) {
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
     const Outcome outcome = move(*way, Direction::Read, own);
-    if (way->memory().version == ucx::Library::loaded()->version()) {
+    if (way->memory()->version == ucx::Library::loaded()->version()) {
         EXPECT_EQ(outcome.status, Status::Ok);
     } else if (outcome.status != Status::Ok) {
         EXPECT_EQ(outcome.status, Status::NotConnected);
-        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory().version));
+        EXPECT_TRUE(contains(outcome.reason, "it has UCX " + way->memory()->version));
     }
 }
 

@@ -26,7 +26,8 @@ from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import WatchUpdate
 from memfabric_hybrid.transports.nic import is_loopback
-from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, Route
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, UCX, Route
+from memfabric_hybrid.transports.ucx_ends import UcxEnd
 from memfabric_hybrid.waiting_log import WaitingLog
 
 log = logs.get(__name__)
@@ -34,6 +35,7 @@ NOT_FROM_HERE = (
     "it is on another host, and serves its memory at {address}, where other hosts cannot reach it; start rank {rank} "
     "with the network address of the store, or with set_nic"
 )
+NOT_SHOWN = UcxEnd(obstacle="the store has not shown it yet")
 
 
 class Group:
@@ -259,38 +261,46 @@ class Group:
         self._carry_out([effect for effect in effects if isinstance(effect, Joined)])
 
     def _take(self, share: Share, fds: Sequence[int]) -> None:
-        """A neighbour's memory, by the way that leads there."""
-        route = self._owner.route(share.tag, share.op_type, same_host=True)
+        """A neighbour's memory, if it is mapped; otherwise it follows when the store shows this participation of it, as
+        the memory of other hosts does."""
+        fact = self._participants.facts.get(share.rank)
+        is_shown = fact is not None and fact.stamp == Stamp(share.instance, share.generation)
+        ucx = fact.ucx.end if fact is not None and is_shown else NOT_SHOWN
+        route = self._owner.route(share.tag, share.op_type, ucx, same_host=True)
         if route.name == MAPPED_MEMORY:
             self._memory.map(share, fds)
-        elif route.name == NETWORK:  # who was admitted has proved itself, so the store has shown it
-            sizes = {tier: sum(one.size_bytes for one in share.segments if one.tier == tier) for tier in Tier}
-            self._memory.reach(share.rank, sizes, self._participants.facts[share.rank].data)
-        else:
+        elif share.rank in self._routes and not is_shown:
+            return  # a store that was away shows it soon: it stays as it is
+        elif route.name == NONE:
             self._memory.revoke(share.rank, route.reason)
         self._routes[share.rank] = route
 
     def _reach_others(self) -> None:
-        """The memory of ranks of other hosts, as far as the store has shown something new of it."""
-        distant, present = self._participants.distant(), self._participants.roster.present
+        """The memory of ranks that is not mapped, as far as the store has shown something new of it."""
+        shown, present = self._participants.facts, self._participants.roster.present
+        distant = self._participants.distant()
         for rank in list(self._to_reach):
-            fact = distant.get(rank)
-            if fact is not None and present.get(rank) == fact.stamp:
+            fact = shown.get(rank)
+            is_reached = rank in distant or (rank in self._routes and self._routes[rank].name != MAPPED_MEMORY)
+            if is_reached and fact is not None and present.get(rank) == fact.stamp:
                 if not self._memory.is_drained(rank):
                     self._node.exchange.request_tick()  # running copies let go of its predecessor's memory soon
                     continue
-                self._reach(rank, fact)
+                self._reach(rank, fact, same_host=rank not in distant)
             self._to_reach.discard(rank)
 
-    def _reach(self, rank: int, fact: JoinFact) -> None:
-        route = self._owner.route(fact.tag, fact.op_type, same_host=False)
+    def _reach(self, rank: int, fact: JoinFact, *, same_host: bool) -> None:
+        route = self._owner.route(fact.tag, fact.op_type, fact.ucx.end, same_host=same_host)
+        sizes = {Tier.DRAM: fact.dram_bytes, Tier.HBM: fact.hbm_bytes}
         try:
             self._memory.check_layout(rank, fact.max_dram, fact.max_hbm)
             is_hidden = is_loopback(fact.data.address) and not is_loopback(self._node.data_address)
             if route.name == NETWORK and is_hidden:
                 route = Route(NONE, NOT_FROM_HERE.format(rank=rank, address=fact.data.address))
             if route.name == NETWORK:
-                self._memory.reach(rank, {Tier.DRAM: fact.dram_bytes, Tier.HBM: fact.hbm_bytes}, fact.data)
+                self._memory.reach(rank, sizes, fact.data)
+            if route.name == UCX:
+                self._memory.reach_by_ucx(rank, sizes, fact.ucx)
         except FabricError as failure:
             route = Route(NONE, str(failure))
         if route.name == NONE:

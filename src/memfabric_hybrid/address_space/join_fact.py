@@ -7,6 +7,7 @@ import msgspec
 from memfabric_hybrid import logs
 from memfabric_hybrid.membership.roster import Stamp
 from memfabric_hybrid.store import WatchUpdate
+from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd
 
 log = logs.get(__name__)
 
@@ -17,6 +18,14 @@ class DataPlace(msgspec.Struct, frozen=True, array_like=True):
     address: str
     memory_id: bytes
     secret: bytes
+
+
+class UcxPlace(msgspec.Struct, frozen=True, array_like=True):
+    """The same by UCX, if it offers that; memory that grows has further regions."""
+
+    end: UcxEnd = NOT_OFFERED
+    worker_address: bytes = b""  # "": it has no memory yet
+    regions: tuple[tuple[int, int, bytes], ...] = ()  # address, size, key
 
 
 class JoinFact(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +42,7 @@ class JoinFact(msgspec.Struct, frozen=True, array_like=True):
     tag: str
     op_type: int
     data: DataPlace
+    ucx: UcxPlace = UcxPlace()
 
     @property
     def stamp(self) -> Stamp:

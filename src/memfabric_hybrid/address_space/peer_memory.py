@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memfabric_hybrid import _native, logs
-from memfabric_hybrid.address_space.join_fact import DataPlace
+from memfabric_hybrid.address_space.join_fact import DataPlace, UcxPlace
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
@@ -22,10 +22,14 @@ log = logs.get(__name__)
 
 
 class PeerMemory:
-    def __init__(self, spec: PoolSpec, space: _native.Space) -> None:
+    """`ucx` is there if this process has UCX."""
+
+    def __init__(self, spec: PoolSpec, space: _native.Space, ucx: _native.UcxContext | None = None) -> None:
         self._spec = spec
         self._space = space
+        self._ucx = ucx
         self._transports: dict[int, tuple[DataPlace, _native.TcpTransport]] = {}  # by rank
+        self._ucx_transports: dict[int, tuple[bytes, _native.UcxTransport]] = {}  # by rank, with the worker's address
 
     def check_layout(self, rank: int, max_dram: int, max_hbm: int) -> None:
         """InvalidParam when it is not ours."""
@@ -62,6 +66,25 @@ class PeerMemory:
         if transport is None or place != data:
             transport = _native.TcpTransport(data.address, data.memory_id, data.secret)
             self._transports[rank] = (data, transport)
+        self._attach_remote(rank, sizes, transport)
+
+    def reach_by_ucx(self, rank: int, sizes: Mapping[Tier, int], place: UcxPlace) -> None:
+        """The same by UCX. The place has room for these sizes."""
+        assert self._ucx is not None, "without it no route is UCX"
+        if place.worker_address:
+            worker_address, transport = self._ucx_transports.get(rank, (b"", None))
+            if transport is None or worker_address != place.worker_address:
+                transport = _native.UcxTransport(self._ucx, place.worker_address, place.end.version, place.regions)
+                self._ucx_transports[rank] = (place.worker_address, transport)
+            else:
+                transport.grow(place.regions)
+            self._attach_remote(rank, sizes, transport)
+        else:
+            self._space._activate(rank)
+
+    def _attach_remote(
+        self, rank: int, sizes: Mapping[Tier, int], transport: _native.TcpTransport | _native.UcxTransport
+    ) -> None:
         for tier, size_bytes in sizes.items():
             present = self._space._allocated(rank, int(tier))
             if size_bytes > present:
@@ -78,6 +101,7 @@ class PeerMemory:
             self._space._revoke(left.rank, left.reason)
         for left in gone:
             self._transports.pop(left.rank, None)
+            self._ucx_transports.pop(left.rank, None)
             self._space._detach(left.rank)
             log.info("%s: rank %d is gone: %s", self._spec.title, left.rank, left.reason)
         return self._space._collect()

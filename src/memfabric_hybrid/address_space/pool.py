@@ -32,26 +32,38 @@ from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.publication import Publication
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.address_space.share_protocol import ShareProtocol
+from memfabric_hybrid.address_space.ucx_memory import UcxMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources, NotConnected, NotStarted, Unreachable
 from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership.roster import Roster
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
+from memfabric_hybrid.transports.routes import is_rdma_demanded
+from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 log = logs.get(__name__)
 REANNOUNCE_PAUSE_S = 1.0
 CATCH_UP_S = 2.0  # how long a copy waits for the store before it fails with what was known
+NO_UCX = UcxOffer()
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
 
 
 class Pool:
     """`space` is the native range, already reserved and holding `own`, our memory; owns both from now on."""
 
-    def __init__(self, node: Node, spec: PoolSpec, space: _native.Space, own: OwnMemory, owner: PoolOwner) -> None:
+    def __init__(
+        self,
+        node: Node,
+        spec: PoolSpec,
+        space: _native.Space,
+        own: OwnMemory,
+        owner: PoolOwner,
+        ucx: UcxOffer = NO_UCX,
+    ) -> None:
         member, roster = node.member, Roster(node.member.rank, settings.heartbeat_timeout_s())
         known = Participants(member.rank, member.instance, member.host, spec.layout.capacity, roster)
         self.spec = spec
-        self.group = Group(node, known, PeerMemory(spec, space), owner, self._reannounce_soon)
+        self.group = Group(node, known, PeerMemory(spec, space, ucx.context), owner, self._reannounce_soon)
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
         self._node = node
@@ -59,7 +71,9 @@ class Pool:
         self._own = own
         self._owner = owner
         self._protocol = ShareProtocol(node, spec, own, self.group)
-        self._publication = Publication(member, spec, own, DataPlace(node.data_address, *space._serve()))
+        self._ucx_memory = UcxMemory(spec.title, space, ucx, is_demanded=is_rdma_demanded(spec.op_type))
+        data = DataPlace(node.data_address, *space._serve())
+        self._publication = Publication(member, spec, own, data, self._ucx_memory)
         self._changes = Changes(spec.title)
         self._lock = threading.Lock()
         self._joining = False
@@ -164,11 +178,13 @@ class Pool:
     def _retire(self, deadline: Deadline, reason: str = "", *, even_if_called_off: bool = False) -> None:
         """Undoes `join`, also a half-done one. Neighbours hear it from us, with the reason, before the store tells.
 
-        In this order: the watch tells whom not to wait for.
+        In this order: the watch tells whom not to wait for, and others begin nothing new when our memory is concealed.
         """
-        self._space._conceal()
-        self._protocol.withdraw(deadline, reason, even_if_called_off=even_if_called_off)
-        self._publication.retract(deadline)
+        try:
+            self._protocol.withdraw(deadline, reason, even_if_called_off=even_if_called_off)
+            self._publication.retract(deadline)
+        finally:
+            self._ucx_memory.conceal()
         self.group.clear()
 
     # ---- news ------------------------------------------------------------------------------------------------------
@@ -177,7 +193,11 @@ class Pool:
         """A copy has met a rank that may have come or grown (any thread): returns when we know what the store knows."""
         if self._node.store_is_away or not self.joined:
             raise NotConnected(f"{self.spec.title}: the store cannot be asked")
-        self._publication.catch_up(Deadline(CATCH_UP_S))
+        self.catch_up(Deadline(CATCH_UP_S))
+
+    def catch_up(self, deadline: Deadline) -> None:
+        """Returns when all that the store knew at the call is known here, and done."""
+        self._publication.catch_up(deadline)
 
     # ---- after a silence -------------------------------------------------------------------------------------------
 
@@ -213,6 +233,7 @@ class Pool:
         with self._lock:
             self._evicted = reason
             self._space._shut(int(Code.NOT_CONNECTED), f"{self.spec.title}: {reason}")
+        self._space._conceal()
         self._owner.rank_gone(self._node.member.rank, reason)
         log.error("%s: %s", self.spec.title, reason)
 

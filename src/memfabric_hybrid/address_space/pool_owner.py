@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import Refusal
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, Route
+from memfabric_hybrid.transports.ucx_ends import UcxEnd
 
 
 class PoolOwner:
@@ -16,7 +17,7 @@ class PoolOwner:
     pool.
     """
 
-    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
+    def route(self, tag: str, op_type: int, ucx: UcxEnd, *, same_host: bool) -> Route:
         """Which way leads to a rank that has said this about itself."""
         return Route(MAPPED_MEMORY, "both are on one host") if same_host else Route(NETWORK, "it is on another host")
 

@@ -13,6 +13,7 @@ from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
+from memfabric_hybrid.address_space.ucx_memory import UcxMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.membership.member import Member
@@ -23,14 +24,15 @@ log = logs.get(__name__)
 
 
 class Publication:
-    """`data` is where our memory is served to other hosts."""
+    """`data` is where our memory is served to other hosts, `ucx` serves it by UCX as well."""
 
-    def __init__(self, member: Member, spec: PoolSpec, own: OwnMemory, data: DataPlace) -> None:
+    def __init__(self, member: Member, spec: PoolSpec, own: OwnMemory, data: DataPlace, ucx: UcxMemory) -> None:
         self.key = join_fact.key(spec.name, member.rank)
         self._member = member
         self._spec = spec
         self._own = own
         self._data = data
+        self._ucx = ucx
         self._watch: Watch | None = None
 
     def publish(self, stamp: Stamp, deadline: Deadline) -> None:
@@ -49,6 +51,7 @@ class Publication:
             spec.tag,
             spec.op_type,
             self._data,
+            self._ucx.serve(),
         )
         member.store.set(self.key, join_fact.encode(fact), deadline=deadline, ephemeral=True)
 

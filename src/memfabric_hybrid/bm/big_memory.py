@@ -27,6 +27,7 @@ from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotE
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
+from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,7 @@ class BigMemory(_native.Space):
         *,
         placement: Placement,
         rules: Rules,
+        ucx: UcxOffer,
         operation_timeout_s: float,
     ) -> None:
         layout = spec.layout
@@ -62,11 +64,11 @@ class BigMemory(_native.Space):
         self._own_rank = node.member.rank
         self._placement = placement
         self._operation_timeout_s = operation_timeout_s
-        self._group_events = GroupEvents(spec, rules)
+        self._group_events = GroupEvents(spec, rules, ucx.end)
         self._registered: dict[int, int] = {}
         self._registered_lock = threading.Lock()
         try:
-            self._pool = Pool(node, spec, self, OwnMemory(spec, self, own_segments), self._group_events)
+            self._pool = Pool(node, spec, self, OwnMemory(spec, self, own_segments), self._group_events, ucx)
         except BaseException:
             self._close()
             raise
@@ -124,7 +126,7 @@ class BigMemory(_native.Space):
         self._group_events.handler = handler
 
     def route(self, rank: SupportsIndex) -> Route:
-        """Which way copies to and from that rank go ("mapped", "tcp", or "none"), and why that one.
+        """Which way copies to and from that rank go ("mapped", "tcp", "ucx" or "none"), and why that one.
 
         Raises ValueError for a rank that does not exist, errors.NotConnected for one that has not joined.
         """

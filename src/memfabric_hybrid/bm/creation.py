@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from contextlib import suppress
 
 import msgspec
@@ -18,7 +20,8 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, MallocFailed, NotInit
 from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store import FAREWELL_S
-from memfabric_hybrid.transports import routes
+from memfabric_hybrid.transports import routes, ucx_offer
+from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 log = logs.get(__name__)
 NO_FD = -1
@@ -47,13 +50,14 @@ def make(request: CreateRequest) -> BigMemory:
     current = runtime.current()
     node = runtime.current_node()
     layout, local = validated_layout(current.world_size, request.local, request.maximum)
-    routes.check_op_type(request.op_type)
     routes.check_tag(request.tag)
     rules = routes.parse_rules(request.tag_op_info)
+    ucx = ucx_offer.make(functools.reduce(operator.or_, rules.values(), request.op_type))
+    routes.check_op_type(request.op_type, ucx.end)
     placement = _placement(request.flags)
     with current.creating:
         try:
-            return _make(request, current, node, layout, local, placement, rules)
+            return _make(request, current, node, layout, local, placement, rules, ucx)
         except FabricError as failure:
             if node.is_leaving:
                 raise NotInit(
@@ -70,6 +74,7 @@ def _make(
     local: tuple[int, int],
     placement: Placement,
     rules: routes.Rules,
+    ucx: UcxOffer,
 ) -> BigMemory:
     """Under the lock of creations. What cannot be finished leaves nothing behind."""
     name, title = f"bm/{request.object_id}", f"bm object {request.object_id}"
@@ -85,7 +90,8 @@ def _make(
             _native._pause_point("bm.create.holds_range")
             return BigMemory(
                 node, request.object_id, base, PoolSpec(name, title, layout, request.tag, request.op_type),
-                own_segments, placement=placement, rules=rules, operation_timeout_s=current.config.operation_timeout,
+                own_segments, placement=placement, rules=rules, ucx=ucx,
+                operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip
         except BaseException:
             with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself

@@ -11,19 +11,24 @@ from memfabric_hybrid.bm.enums import BmGroupEvent
 from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.membership.roster import Joined, Left
 from memfabric_hybrid.transports.routes import Route, Rules, route_between
+from memfabric_hybrid.transports.ucx_ends import UcxEnd
 
 GroupEventHandler = Callable[[int, BmGroupEvent], Any]
 
 
 class GroupEvents(PoolOwner):
-    def __init__(self, spec: PoolSpec, rules: Rules) -> None:
+    def __init__(self, spec: PoolSpec, rules: Rules, own_ucx: UcxEnd) -> None:
         self.handler: GroupEventHandler | None = None
         self._spec = spec
         self._rules = rules
+        self._own_ucx = own_ucx
 
-    def route(self, tag: str, op_type: int, *, same_host: bool) -> Route:
+    def route(self, tag: str, op_type: int, ucx: UcxEnd, *, same_host: bool) -> Route:
         own = self._spec
-        return route_between(own.tag, tag, own.op_type & op_type or own.op_type, self._rules, same_host=same_host)
+        allowed = own.op_type & op_type or own.op_type
+        return route_between(
+            own.tag, tag, allowed, self._rules, same_host=same_host, own_ucx=self._own_ucx, peer_ucx=ucx
+        )
 
     def group_changed(self, change: Joined | Left) -> None:
         handler = self.handler

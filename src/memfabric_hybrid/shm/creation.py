@@ -36,11 +36,12 @@ from memfabric_hybrid.shm.heap_events import HeapEvents
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.share_memory import Parts, ShareMemory
 from memfabric_hybrid.store import FAREWELL_S
+from memfabric_hybrid.transports import routes, ucx_offer
 from memfabric_hybrid.transports.op_types import ShmDataOpType
+from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 MAX_LOCAL = 64 * GIB
-MAPPED = ShmDataOpType.MTE | ShmDataOpType.SDMA
-ALL_BITS = MAPPED | ShmDataOpType.RDMA
+ALL_BITS = ShmDataOpType.MTE | ShmDataOpType.SDMA | ShmDataOpType.RDMA
 GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
 
 
@@ -82,20 +83,22 @@ def _validated_layout(request: CreateRequest, current: runtime.Runtime) -> Layou
         raise InvalidParam(f"local_mem_size is {request.local_mem_size} bytes, expected 1..{MAX_LOCAL}")
     if request.op_type == 0 or request.op_type & ~int(ALL_BITS):
         raise InvalidParam(f"data_op_type is {request.op_type:#x}, expected one or more of the bits {int(ALL_BITS):#x}")
-    if not request.op_type & MAPPED:
-        raise NoResources("no route for data_op_type RDMA: this version has no RDMA engine; allow MTE or SDMA")
     size = (request.local_mem_size, 0)
     return validated_layout(request.rank_size, size, size)[0]
 
 
 def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) -> ShareMemory:
     deadline = Deadline(current.config.create_timeout)
+    op_type = ShmDataOpType(request.op_type).as_bm()
+    ucx = ucx_offer.make(op_type)
+    if routes.is_rdma_demanded(op_type) and ucx.end.obstacle:
+        raise NoResources(f"no route for data_op_type RDMA: {ucx.end.obstacle}; or allow MTE or SDMA as well")
     pages = ControlPages(request.rank, request.rank_size)
     failed_ranks = FailedRanks()
-    events = HeapEvents(pages, failed_ranks)
+    events = HeapEvents(pages, failed_ranks, op_type, ucx.end)
     with ExitStack() as undo:
         undo.callback(os.close, pages.own)
-        pool, space = _open_pool(request, layout, current, pages, events, deadline)
+        pool, space = _open_pool(request, layout, current, pages, events, ucx, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
             with CreateMonitor(
@@ -103,6 +106,8 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
             ):
                 pool.join(deadline)
                 pool.group.wait_for_all(deadline)
+            if routes.is_rdma_demanded(op_type):
+                pool.catch_up(deadline)  # ranks of this host are reached as the store shows them
             hosts, lives = pool.group.hosts(), pool.group.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if request.rank in ranks)
             inter_host = None
@@ -130,11 +135,12 @@ def _open_pool(
     current: runtime.Runtime,
     pages: ControlPages,
     events: HeapEvents,
+    ucx: UcxOffer,
     deadline: Deadline,
 ) -> tuple[Pool, _native.Space]:
     """Our memory in its place, not joined yet."""
     name, title, store = f"shm/{request.object_id}", f"shm object {request.object_id}", current.node.member.store
-    spec = PoolSpec(name, title, layout, op_type=request.op_type)
+    spec = PoolSpec(name, title, layout, op_type=int(ShmDataOpType(request.op_type).as_bm()))
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
         asked = f"rank {request.rank} asked for {title} with {layout}"
@@ -145,7 +151,7 @@ def _open_pool(
             space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title, stall_limit_s)
             try:
                 own = OwnMemory(spec, space, [segment], enclosed_fds=(pages.own,))
-                pool = Pool(current.node, spec, space, own, events)
+                pool = Pool(current.node, spec, space, own, events, ucx)
             except BaseException:
                 space._close()
                 raise

@@ -46,7 +46,9 @@ class HeapMemory:
         self._check_place(rank, offset, size_bytes)
         way = self.reach(rank)
         if way == ShmDataOpType.RDMA:
-            raise NotConnected(f"rank {rank} of {self._title} is on another host: copy with put() and get()")
+            raise NotConnected(
+                f"rank {rank} of {self._title} is reached by RDMA only, or on another host: copy with put() and get()"
+            )
         if not way:
             raise NotConnected(f"rank {rank} of {self._title} is gone")
         return self._space._view(rank, int(Tier.DRAM), offset, size_bytes).view(kind).reshape(extent)

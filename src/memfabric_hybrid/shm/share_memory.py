@@ -30,6 +30,7 @@ from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.op_types import ShmDataOpType
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,12 +95,13 @@ class ShareMemory(_native.HostGroup):
             )  # fmt: skip
             try:
                 # Kernels use plain addresses: the memory of a rank that dies stays until the object is destroyed.
-                for rank in parts.members:
+                mapped = [rank for rank in parts.members if self._is_mapped(rank)]
+                for rank in mapped:
                     self._kept_mapped.append(parts.space._view(rank, int(Tier.DRAM), 0, 0))
                 words = self._departure_words
                 _native.device_table_enter(
                     self._id, self._rank, self._rank_size, self._gva, self._symmetric_size, *words,
-                    sorted(set(range(self._rank_size)) - set(parts.members)),
+                    sorted(set(range(self._rank_size)) - set(mapped)),
                 )  # fmt: skip
             except BaseException:
                 self._kept_mapped.clear()  # whoever keeps the exception keeps us, but not the addresses
@@ -108,6 +110,10 @@ class ShareMemory(_native.HostGroup):
         except BaseException:
             self._global_exit.close(Deadline(FAREWELL_S))
             raise
+
+    def _is_mapped(self, rank: int) -> bool:
+        """Of this host, and not reached by RDMA only."""
+        return rank == self._rank or self._parts.pool.group.route(rank).name == MAPPED_MEMORY
 
     # ---- the heap ---------------------------------------------------------------------------------------------------
 

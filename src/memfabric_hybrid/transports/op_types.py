@@ -26,13 +26,19 @@ class BmDataOpType(PublicFlag):
 class ShmDataOpType(PublicFlag):
     """How kernels and copies may reach a symmetric heap; bits, may be or-ed.
 
-    MTE and SDMA mean memory that every rank of the host has mapped. RDMA (alias ROCE) means the network only.
+    MTE and SDMA mean memory that every rank of the host has mapped, and the best route to other hosts. RDMA (alias
+    ROCE) allows RDMA; alone it means RDMA only, on one host as well.
     """
 
     MTE = 1
     SDMA = 2
     RDMA = 4
     ROCE = 4
+
+    def as_bm(self) -> BmDataOpType:
+        """The same in the words of Big Memory: MTE and SDMA are the best route there is, RDMA is HOST_RDMA."""
+        mapped = BmDataOpType.SDMA if self & (ShmDataOpType.MTE | ShmDataOpType.SDMA) else BmDataOpType(0)
+        return mapped | (BmDataOpType.HOST_RDMA if self & ShmDataOpType.RDMA else BmDataOpType(0))
 
 
 class TransDataOpType(PublicFlag):
@@ -61,3 +67,4 @@ ALL_BITS = 255
 BEST_ROUTE = BmDataOpType.SDMA | BmDataOpType.DEVICE_RDMA | BmDataOpType.DEVICE_URMA | BmDataOpType.DEVICE_UBOE
 MAPPED = BEST_ROUTE | BmDataOpType.HOST_SHM  # any of these allows mapped memory on one host
 TCP = BEST_ROUTE | BmDataOpType.HOST_TCP  # any of these allows TCP to other hosts
+RDMA = BEST_ROUTE | BmDataOpType.HOST_RDMA  # any of these allows UCX to other hosts

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from memfabric_hybrid import settings
+from memfabric_hybrid.errors import InvalidParam
+
 SYSFS = Path("/sys/class/infiniband")
+TCP = "tcp"  # UCX's own, over which it is no faster than ours; only where somebody says so
 TRANSPORTS = "ib"  # UCX's word for everything that an RDMA device can do; no TCP: never something slower in silence
 
 
@@ -40,6 +44,20 @@ class Devices(NamedTuple):
     obstacle: str = ""
 
 
+def chosen(found: Iterable[Port], said: str, named_by: str) -> Devices:
+    """What somebody said (the setting `named_by`) about UCX's devices: RDMA devices as in `choose`, or "tcp" and
+    "tcp:interface". InvalidParam for both at once."""
+    names = [name.strip() for name in said.split(",") if name.strip()]
+    interfaces = [name.partition(":")[2] for name in names if name == TCP or name.startswith(f"{TCP}:")]
+    if not interfaces:
+        return choose(found, said, named_by=named_by)
+    if len(interfaces) < len(names) or (len(names) > 1 and "" in interfaces):
+        raise InvalidParam(
+            f"{named_by} is {said!r}: expected RDMA devices, or tcp, or tcp:interface, and not two of these at once"
+        )
+    return Devices(TCP, ",".join(interfaces) or "all")
+
+
 def ports(sysfs: Path = SYSFS) -> list[Port]:
     """All ports of this machine; none if the kernel knows no RDMA devices. What cannot be read is left open."""
     found = []
@@ -60,7 +78,7 @@ def ports(sysfs: Path = SYSFS) -> list[Port]:
     return sorted(found)
 
 
-def choose(found: Iterable[Port], nic: str = "", sysfs: Path = SYSFS) -> Devices:
+def choose(found: Iterable[Port], nic: str = "", sysfs: Path = SYSFS, named_by: str = "nic") -> Devices:
     """The active ports, fastest first.
 
     `nic` may name those that are wanted: devices (mlx5_0), ports (mlx5_0:1) or their interfaces (eth2), with commas
@@ -70,11 +88,12 @@ def choose(found: Iterable[Port], nic: str = "", sysfs: Path = SYSFS) -> Devices
     names = [] if "://" in nic else [name.strip() for name in nic.split(",") if name.strip()]
     if not every:
         return _none(
-            f"there is no RDMA device on this machine (looked in {sysfs}); install its driver, or use HOST_TCP"
+            f"there is no RDMA device on this machine (looked in {sysfs}); install its driver, allow TCP, or set "
+            f"{settings.UCX_DEVICES.names[0]}=tcp for UCX over TCP"
         )
     for name in names:
         if not any(port.is_called(name) for port in every):
-            return _none(f"nic {name!r} is no RDMA device of this machine, which has {_listed(every)}")
+            return _none(f"{named_by} {name!r} is no RDMA device of this machine, which has {_listed(every)}")
     wanted = [port for port in every if not names or any(port.is_called(name) for name in names)]
     active = [port for port in wanted if port.state == "ACTIVE"]
     if not active:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from memfabric_hybrid.errors import InvalidParam, NoResources
-from memfabric_hybrid.transports.op_types import ALL_BITS, MAPPED, TCP, BmDataOpType
+from memfabric_hybrid.transports.op_types import ALL_BITS, MAPPED, RDMA, TCP, BmDataOpType
+from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd, obstacle_between
 
 MAX_TAG = 30
 MAX_TAG_OP_INFO = 255
@@ -28,12 +29,7 @@ _RULE_OPS: Mapping[str, BmDataOpType] = {
     "DEVICE_URMA": BmDataOpType.DEVICE_URMA,
     "DEVICE_UBOE": BmDataOpType.DEVICE_UBOE,
 }
-_MISSING: Mapping[BmDataOpType, str] = {
-    BmDataOpType.HOST_RDMA: "HOST_RDMA needs an RDMA device and this version has no RDMA engine",
-    BmDataOpType.HOST_URMA: "HOST_URMA is not available on this machine",
-}
-
-MAPPED_MEMORY, NETWORK, NONE = "mapped", "tcp", "none"  # names of routes
+MAPPED_MEMORY, NETWORK, UCX, NONE = "mapped", "tcp", "ucx", "none"  # names of routes
 
 Rules = Mapping[frozenset[str], BmDataOpType]
 
@@ -46,17 +42,26 @@ class TransferRoutes(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Which way leads to a peer (mapped, peer_process or tcp, or none), and why that one."""
+    """Which way leads to a peer (mapped, peer_process, tcp or ucx, or none), and why that one."""
 
     name: str
     reason: str
 
 
-def check_op_type(op_type: int) -> None:
-    """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them."""
+def check_op_type(op_type: int, ucx: UcxEnd = NOT_OFFERED) -> None:
+    """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them.
+
+    `ucx` is what this process offers.
+    """
     _check_bits(op_type)
-    if not op_type & (MAPPED | TCP):
-        raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
+    if op_type & (MAPPED | TCP) or (op_type & RDMA and not ucx.obstacle):
+        return
+    raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type), ucx.obstacle)}")
+
+
+def is_rdma_demanded(op_type: int) -> bool:
+    """Nothing else is allowed to other hosts, nor on this one."""
+    return bool(op_type & BmDataOpType.HOST_RDMA) and not op_type & (MAPPED | TCP)
 
 
 def transfer_routes(op_type: int) -> TransferRoutes:
@@ -64,7 +69,8 @@ def transfer_routes(op_type: int) -> TransferRoutes:
     _check_bits(op_type)
     allowed = TransferRoutes(bool(op_type & MAPPED), bool(op_type & TCP))
     if not any(allowed):
-        raise NoResources(f"no route for data_op_type {op_type:#x}: {_obstacle(BmDataOpType(op_type))}")
+        obstacle = _obstacle(BmDataOpType(op_type), "transfers do not go by RDMA in this version")
+        raise NoResources(f"no route for data_op_type {op_type:#x}: {obstacle}")
     return allowed
 
 
@@ -92,10 +98,20 @@ def parse_rules(tag_op_info: str) -> Rules:
     return rules
 
 
-def route_between(own_tag: str, peer_tag: str, op_type: int, rules: Rules, *, same_host: bool) -> Route:
+def route_between(
+    own_tag: str,
+    peer_tag: str,
+    op_type: int,
+    rules: Rules,
+    *,
+    same_host: bool,
+    own_ucx: UcxEnd = NOT_OFFERED,
+    peer_ucx: UcxEnd = NOT_OFFERED,
+) -> Route:
     """Which way leads from one rank to another.
 
-    Rules speak about pairs of tags. Ranks without a tag, and ranks of the same tag without a rule, use `op_type`.
+    Rules speak about pairs of tags. Ranks without a tag, and ranks of the same tag without a rule, use `op_type`. UCX
+    comes before TCP where both ends have RDMA devices, and where HOST_RDMA is allowed.
     """
     allowed, among = BmDataOpType(op_type), "data_op_type"
     if rules and own_tag and peer_tag:
@@ -107,12 +123,23 @@ def route_between(own_tag: str, peer_tag: str, op_type: int, rules: Rules, *, sa
             allowed, among = rule, f"tag_op_info between {own_tag!r} and {peer_tag!r}"
     if same_host and allowed & MAPPED:
         return Route(MAPPED_MEMORY, "both are on one host")
+    where = f"{among} allows nothing but the network" if same_host else "it is on another host"
+    is_named = bool(allowed & BmDataOpType.HOST_RDMA)
+    obstacle = obstacle_between(own_ucx, peer_ucx)
+    if not obstacle and (is_named or (allowed & RDMA and own_ucx.is_rdma)):
+        return Route(UCX, f"{where}: {own_ucx}")
     if allowed & TCP:
-        return Route(NETWORK, f"{among} allows nothing but the network" if same_host else "it is on another host")
-    if allowed & MAPPED:
+        is_missed = is_named or (allowed & RDMA and (own_ucx.is_rdma or peer_ucx.is_rdma))
+        return Route(NETWORK, f"{where}; not by RDMA: {obstacle}" if is_missed else where)
+    if allowed & MAPPED and not is_named:
         return Route(NONE, f"it is on another host, and {among} allows memory of one host only")
-    return Route(NONE, f"no route to it by {among} {int(allowed):#x}: {_obstacle(allowed)}")
+    return Route(NONE, f"no route to it by {among} {int(allowed):#x}: {_obstacle(allowed, obstacle)}")
 
 
-def _obstacle(allowed: BmDataOpType) -> str:
-    return "; ".join(sentence for bit, sentence in _MISSING.items() if allowed & bit)
+def _obstacle(allowed: BmDataOpType, no_rdma: str) -> str:
+    sentences = []
+    if allowed & BmDataOpType.HOST_RDMA:
+        sentences.append(f"HOST_RDMA is not possible: {no_rdma}")
+    if allowed & BmDataOpType.HOST_URMA:
+        sentences.append("HOST_URMA is not available on this machine")
+    return "; ".join(sentences)

@@ -1,0 +1,41 @@
+"""What this process can offer of UCX to whoever may use it: finds devices and library, and opens both."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memfabric_hybrid import _native, settings
+from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.transports import rdma_devices, ucx_library
+from memfabric_hybrid.transports.op_types import RDMA, BmDataOpType
+from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd
+
+
+class UcxOffer(NamedTuple):
+    """`context` is there unless the end says why not; while somebody has it, UCX stays as it is."""
+
+    end: UcxEnd = NOT_OFFERED
+    context: _native.UcxContext | None = None
+
+
+def make(allowed: int) -> UcxOffer:
+    """For these operation types. UCX is loaded if they allow it and there is a device for it, and not otherwise.
+
+    InvalidParam for a setting that means nothing; any other obstacle is in the answer.
+    """
+    if not allowed & RDMA:
+        return UcxOffer(UcxEnd(obstacle="data_op_type does not allow RDMA"))
+    said = settings.text(settings.UCX_DEVICES)
+    devices = rdma_devices.chosen(rdma_devices.ports(), said, settings.UCX_DEVICES.names[0])
+    if devices.obstacle:
+        return UcxOffer(UcxEnd(obstacle=devices.obstacle))
+    if devices.transports == rdma_devices.TCP and not allowed & BmDataOpType.HOST_RDMA:
+        return UcxOffer(UcxEnd(obstacle="UCX over TCP is used where data_op_type says HOST_RDMA only"))
+    library = ucx_library.load()
+    if not library.loaded:
+        return UcxOffer(UcxEnd(obstacle=library.obstacle))
+    try:
+        context = _native.UcxContext(devices.transports, devices.names)
+    except FabricError as failure:
+        return UcxOffer(UcxEnd(obstacle=str(failure)))
+    return UcxOffer(UcxEnd(library.version, devices.transports, devices.names), context)
