@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -154,3 +155,21 @@ def test_who_came_in_the_peers_place_is_not_told(engine: mf.TransferEngine, work
         assert cluster.call(0, "wait_for_notifications", 1, 0.0) == []
         must(engine.notify(session, b"to the successor"))
         assert cluster.call(0, "wait_for_notifications", 1) == [(engine.session_id, b"to the successor")]
+
+
+def test_destroy_does_not_wait_for_an_answer(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ticket's bytes are there and its peer stands still: the engine ends long before the time-out."""
+    monkeypatch.setenv("MF_TRANSFER_TIMEOUT_MS", "100000")
+    here = ctypes.create_string_buffer(64)
+    with workers(1) as cluster, mf.TransferEngine() as engine:
+        must(engine.initialize(None, "127.0.0.1:0", "Prefill", 0))
+        session = cluster.call(0, "start")
+        there = cluster.call(0, "open_memory", "target", 4096, "arena")
+        must(engine.send_probe(session))
+        cluster.kill(0, signal.SIGSTOP)
+        with held("transfer.notify.sent") as point:
+            ticket = engine.submit_write(session, ctypes.addressof(here), there, 64, notify=b"word")
+            point.wait_until_reached()
+        Beside(engine.destroy).result()
+        assert ticket.wait(LONG_S) == -2014
+        assert "this engine was destroyed before the answer came" in mf.get_and_clear_last_err_msg()

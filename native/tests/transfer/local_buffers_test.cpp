@@ -44,7 +44,7 @@ struct Neighbours {
     }
     Status quantised(std::uint64_t buffer, std::uint64_t scale, std::uint64_t offset) {
         return one->write_quantised(other->session(),
-                                    {{buffer}, {place}, {kBufferBytes}, {scale}, {offset}, 1, HalfType::Fp16}, 0);
+                                    {{buffer}, {place}, {kBufferBytes}, {scale}, {offset}, 1, HalfType::Fp16, {}}, 0);
     }
     void lose(std::uint32_t rank) {
         require_ok(world.space->revoke(rank, "its process died"));
