@@ -155,10 +155,11 @@ void bind_transfer(nb::module_& module) {
     nb::class_<TransferObject> transfer(module, "TransferCore",
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
-        .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("may_use_host"),
-             nb::arg("may_use_network"), nb::arg("data_host") = "", nb::arg("first_port") = 0, nb::arg("last_port") = 0,
-             "Listen at the session's address and serve peers; data of other hosts at `data_host`, if there is one, at\n"
-             "the first of these ports that is free. Raises FabricError.")
+        .def(
+            "_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("may_use_host"),
+            nb::arg("may_use_network"), nb::arg("data_host") = "", nb::arg("first_port") = 0, nb::arg("last_port") = 0,
+            "Listen at the session's address and serve peers; data of other hosts at `data_host`, if there is one, at\n"
+            "the first of these ports that is free. Raises FabricError.")
         .def("_route", &route, nb::arg("session"),
              "Which way transfers of private memory go there, and why. Raises FabricError.")
         .def("_close", &close, "End everything: peers, registrations, memory of trans_malloc. Idempotent.")

@@ -49,7 +49,8 @@ struct TransferArrays {
     std::span<const std::uint64_t> sizes;
 };
 
-// Where peers of other hosts connect for data: at the first port that is free. Without a host: at the session's address.
+// Where peers of other hosts connect for data: at the first port that is free. Without a host: at the session's
+// address.
 struct DataPlace {
     std::string host;
     std::uint16_t first_port = 0;
@@ -178,8 +179,8 @@ private:
     std::shared_ptr<RegistrationPage> page_;
     std::shared_ptr<SegmentOffers> offers_;
     std::unique_ptr<LivenessLease> lease_;
-    std::shared_ptr<SessionService> service_;    // shared with calls that wait while the engine closes
-    std::unique_ptr<tcp::ServedMemory> served_;  // what peers of other hosts see of the page
+    std::shared_ptr<SessionService> service_;       // shared with calls that wait while the engine closes
+    std::unique_ptr<tcp::ServedMemory> served_;     // what peers of other hosts see of the page
     std::unique_ptr<tcp::Listener> data_listener_;  // where they connect, if not at the session's address
     std::shared_ptr<Stream> stream_;
     Directory directory_;

@@ -36,8 +36,8 @@ Status ended(const Peer& peer) {
     if (peer.is_remote) {
         return fail(Status::NotConnected, "session %s: the connection to its host has ended", peer.session.c_str());
     }
-    return fail(Status::NotConnected, "session %s: its process (%d) has ended, or its engine was destroyed",
-                peer.session.c_str(), static_cast<int>(peer.process.pid));
+    return fail(Status::NotConnected, "session %s: %s has ended, or its engine was destroyed", peer.session.c_str(),
+                peer.process_name().c_str());
 }
 
 Status explain(const Peer& peer, NotifyVerdict verdict) {

@@ -34,8 +34,7 @@ Status explain_remote_failure(const Peer& peer, const Outcome& outcome, std::siz
 
 Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome, std::size_t total_bytes) {
     const char* session = peer.session.c_str();
-    const std::string process =
-        peer.process.pid == 0 ? "its process" : "its process (" + std::to_string(peer.process.pid) + ")";
+    const std::string process = peer.process_name();
     // What was written completely into a process that has ended is gone with it.
     const bool is_gone = direction == Direction::Write && outcome.moved_bytes == total_bytes && !peer.usable();
     const bool partly = outcome.may_have_touched_more || (outcome.moved_bytes != 0 && !is_gone);
@@ -45,15 +44,15 @@ Status explain_failure(const Peer& peer, Direction direction, const Outcome& out
         return fail(Status::NotConnected, "session %s: %s has ended", session, process.c_str());
     }
     if (!peer.usable()) {
-        return fail(Status::PartialFailed,
-                    "session %s: %s ended during the transfer; %zu of %zu bytes were moved", session, process.c_str(),
-                    outcome.moved_bytes, total_bytes);
+        return fail(Status::PartialFailed, "session %s: %s ended during the transfer; %zu of %zu bytes were moved",
+                    session, process.c_str(), outcome.moved_bytes, total_bytes);
     }
     if (outcome.status == Status::NotConnected && peer.segments.missed() != 0) {
-        return fail(Status::NoResources,
-                    "session %s: this process had no descriptor left when memory of %s was shown to it, and there is no "
-                    "other way in: %s; raise the limit of open files (ulimit -n) and restart the engine",
-                    session, process.c_str(), outcome.reason.c_str());
+        return fail(
+            Status::NoResources,
+            "session %s: this process had no descriptor left when memory of %s was shown to it, and there is no "
+            "other way in: %s; raise the limit of open files (ulimit -n) and restart the engine",
+            session, process.c_str(), outcome.reason.c_str());
     }
     if (!partly) return fail(outcome.status, "session %s: %s", session, outcome.reason.c_str());
     return fail(Status::PartialFailed, "session %s: %s; %zu of %zu bytes were moved", session, outcome.reason.c_str(),

@@ -52,6 +52,9 @@ struct Peer : std::enable_shared_from_this<Peer> {
     std::atomic<bool> gone{false};
 
     const RegistrationWords& words() const { return *reinterpret_cast<const RegistrationWords*>(page.address()); }
+    std::string process_name() const {  // for sentences
+        return process.pid == 0 ? "its process" : "its process (" + std::to_string(process.pid) + ")";
+    }
     bool usable() const { return !gone.load(std::memory_order_acquire) && process.alive(); }
 
     // Where the peer's address is in this process; nullptr: only the transport leads there.
