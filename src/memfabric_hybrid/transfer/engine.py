@@ -105,7 +105,8 @@ class TransferEngine(_native.TransferCore):
             data_op_type: which routes may be used (`TransDataOpType` bits).
             store_server_role: the role whose engines run the store at a full URL if nobody does.
             nic: "tcp://ip[/mask]:port": data of other hosts comes in at this interface, at the first free port from
-                that one on; the session's own address otherwise. Names of devices are accepted and decide nothing yet.
+                that one on; the session's own address otherwise, which the log says if another one was named. Names of
+                devices are accepted and decide nothing yet.
 
         Codes: 0; -2000 a value is wrong, or the address is not of this machine; -2002 no route for `data_op_type`;
         -2004 a name, and no store answers; -2005 initialised already; -2008 in a forked child; -2009 the port is taken.

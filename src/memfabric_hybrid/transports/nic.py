@@ -7,8 +7,10 @@ import re
 import socket
 from typing import NamedTuple
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.errors import InvalidParam
 
+log = logs.get(__name__)
 MAX_CHARACTERS = 63
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65535
@@ -62,9 +64,31 @@ def listen_place(nic: str) -> ListenPlace:
 
 
 def data_place(nic: str) -> ListenPlace:
-    """The same for data alone: without a host if the nic names no address (but devices, or nothing)."""
+    """The same for data alone: without a host if the nic names no address (but devices, or nothing).
+
+    Programs bring one along that was written for another machine: what it names must be of this one, or it is said
+    that it decides nothing.
+    """
     check_length(nic)
-    return listen_place(nic) if "://" in nic else ListenPlace("", 0, 0)
+    if "://" not in nic:
+        return ListenPlace("", 0, 0)
+    try:
+        place = listen_place(nic)
+        if not _is_own(place.host):
+            raise InvalidParam(f"nic {nic!r}: {place.host} is no address of this machine")
+    except InvalidParam as failure:
+        log.warning("%s; data of other hosts comes in at the session's own address", failure)
+        return ListenPlace("", 0, 0)
+    return place
+
+
+def _is_own(host: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as unsent:
+            unsent.bind((host, 0))
+    except OSError:
+        return False
+    return True
 
 
 def default_place(store_host: str, store_port: int) -> ListenPlace:

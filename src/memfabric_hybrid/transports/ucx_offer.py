@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
-from memfabric_hybrid import _native, settings
+from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.transports import rdma_devices, ucx_library
 from memfabric_hybrid.transports.op_types import RDMA, BmDataOpType
 from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd
+
+log = logs.get(__name__)
 
 
 class UcxOffer(NamedTuple):
@@ -38,4 +41,14 @@ def make(allowed: int) -> UcxOffer:
         context = _native.UcxContext(devices.transports, devices.names)
     except FabricError as failure:
         return UcxOffer(UcxEnd(obstacle=str(failure)))
+    if devices.transports == rdma_devices.TCP:
+        _warn_of_tcp()
     return UcxOffer(UcxEnd(library.version, devices.transports, devices.names), context)
+
+
+@functools.cache
+def _warn_of_tcp() -> None:
+    log.warning(
+        "UCX over TCP is for trying UCX: it serves memory in software, and ends the process that serves if a peer dies "
+        "in the middle of a copy; for work, use RDMA devices or HOST_TCP"
+    )
