@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.programs import besides_failures, run_python
-from support.ucx_hosts import UCX_ONLY
+from support.ucx_hosts import LOOPBACK, UCX_ONLY
 
 PROGRAM = """
 import ctypes, os, sys, threading, time
@@ -44,10 +44,10 @@ print("at the end")
 # Not os._exit: UCX over TCP is served in software, which ends its process when an initiator dies in the middle.
 @pytest.mark.parametrize(("ending", "code"), [("", 0), ("sys.exit(3)", 3), ("pool.destroy()", 0)])
 def test_a_program_may_fork_and_end_while_it_copies(store_url: str, workers: Any, ending: str, code: int) -> None:
-    with workers(1, MF_UCX_DEVICES="tcp:lo") as cluster:
+    with workers(1, **LOOPBACK) as cluster:
         cluster.call(0, "take_part", store_url, dram=8 << 20, data_op_type=UCX_ONLY)
         for _ in range(2):
-            done = run_python(PROGRAM + ending, store_url, timeout_s=90, MF_UCX_DEVICES="tcp:lo")
+            done = run_python(PROGRAM + ending, store_url, timeout_s=90, **LOOPBACK)
             assert (done.returncode, done.stdout) == (code, "at the end\n"), done.stderr
             (warning,) = besides_failures(done.stderr).splitlines()
             assert "UCX over TCP is for trying UCX" in warning
