@@ -15,28 +15,21 @@ from memfabric_hybrid import bm
 RANKS = 2
 
 
-def check(code: int) -> None:
-    """Every call returns 0 or a negative code; the last error says what was wrong and what to do."""
-    if code != 0:
-        sys.exit(f"failed with {code}: {mf.get_last_err_msg()}")
-
-
 def member(store_url: str, together: Barrier) -> None:
     """What each process does. Whoever comes first runs the store, and the store gives each process its rank."""
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     rank = bm.bm_rank_id()
     with bm.create(0, local_dram_size=2 << 20) as pool:
-        check(pool.join())
-        together.wait(20)  # join() does not wait for the others; this does
-
+        mf.check(pool.join())
         peer = 1 - rank
-        greeting = np.frombuffer(f"hello from rank {rank}".encode(), np.uint8)
-        mailbox = pool.peer_rank_ptr(peer, bm.BmMemType.HOST)  # the same number in every process
-        check(pool.copy_data(greeting.ctypes.data, mailbox, greeting.nbytes, bm.BmCopyType.H2G))
+        pool.wait_for([peer])  # join() does not wait for the others; this does
+
+        greeting = f"hello from rank {rank}".encode()
+        pool.put(greeting, peer)
         together.wait(20)
 
-        mine = pool.array(rank, greeting.nbytes, np.uint8)  # my own memory: I had nothing to do to receive
-        home = pool.peer_rank_ptr(rank, bm.BmMemType.HOST)
+        mine = pool.array(rank, len(greeting), np.uint8)  # my own memory: I had nothing to do to receive
+        home = pool.peer_rank_ptr(rank, bm.BmMemType.HOST)  # the same number in every process
         print(f"rank {rank} with its memory at {home:#x} got: {bytes(mine).decode()}")
         together.wait(20)
     bm.uninitialize()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from members import Barrier, check, run
+from members import Barrier, run
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
@@ -22,12 +22,12 @@ def copy(pool: bm.BigMemory) -> None:
     dram = pool.peer_rank_ptr(1, bm.BmMemType.HOST)
     for there, home in PAIRS:
         back[:] = 0
-        check(pool.copy_data(mine.ctypes.data, dram, SIZE, there))
-        check(pool.copy_data(dram, back.ctypes.data, SIZE, home))
+        mf.check(pool.copy_data(mine.ctypes.data, dram, SIZE, there))
+        mf.check(pool.copy_data(dram, back.ctypes.data, SIZE, home))
         assert (back == mine).all()
         print(f"{there.name} to rank 1, {home.name} back: the same {SIZE} bytes")
 
-    check(pool.copy_data(dram, pool.peer_rank_ptr(2, bm.BmMemType.HOST), SIZE, T.G2G))
+    mf.check(pool.copy_data(dram, pool.peer_rank_ptr(2, bm.BmMemType.HOST), SIZE, T.G2G))
     assert (pool.array(2, SIZE, np.uint8) == mine).all()
     print("G2G from rank 1 to rank 2, done by rank 0: the same bytes, and neither of them had to do anything")
 
@@ -37,9 +37,9 @@ def copy(pool: bm.BigMemory) -> None:
 
 
 def member(store_url: str, together: Barrier) -> None:
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     with bm.create(0, local_dram_size=2 << 20, local_hbm_size=2 << 20) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         together.wait()
         if bm.bm_rank_id() == 0:
             copy(pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from members import Barrier, check, run
+from members import Barrier, run
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
@@ -19,7 +19,7 @@ def scatter(pool: bm.BigMemory, target: int) -> None:
     order = np.random.default_rng(4).permutation(COUNT)
     sources = pieces.ctypes.data + np.arange(COUNT) * SIZE
     targets, sizes = target + order * SIZE, np.full(COUNT, SIZE)
-    check(pool.copy_data_batch(sources, targets, sizes, COUNT, bm.BmCopyType.H2G))
+    mf.check(pool.copy_data_batch(sources, targets, sizes, COUNT, bm.BmCopyType.H2G))
     assert (pool.array(1, (COUNT, SIZE), np.uint8)[order] == pieces).all()
     print(f"batch: {COUNT} pieces of {SIZE} bytes, each where it belongs")
 
@@ -33,15 +33,15 @@ def cut_a_tile(pool: bm.BigMemory, target: int) -> None:
     matrix[:] = np.arange(512 * 512).reshape(512, 512)
     tile = np.zeros((64, 32), np.float32)  # rows 100 to 163, columns 200 to 231
     corner = target + (100 * 512 + 200) * 4
-    check(pool.copy_data_2d(corner, 512 * 4, tile.ctypes.data, 32 * 4, 32 * 4, 64, bm.BmCopyType.G2H))
+    mf.check(pool.copy_data_2d(corner, 512 * 4, tile.ctypes.data, 32 * 4, 32 * 4, 64, bm.BmCopyType.G2H))
     assert (tile == matrix[100:164, 200:232]).all()
     print("2D: a tile of 64 rows and 32 columns out of a matrix of 512 by 512")
 
 
 def member(store_url: str, together: Barrier) -> None:
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     with bm.create(0, local_dram_size=16 << 20) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         together.wait()
         if bm.bm_rank_id() == 0:
             target = pool.peer_rank_ptr(1, bm.BmMemType.HOST)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 import numpy as np
-from members import Barrier, check, run
+from members import Barrier, run
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
@@ -18,8 +18,8 @@ ASYNCHRONOUS, ON_STREAM = 1, 4  # flags of a copy
 def queue(pool: bm.BigMemory, parts: np.ndarray, target: int) -> None:
     for number, part in enumerate(parts):
         there = target + number * part.nbytes
-        check(pool.copy_data(part.ctypes.data, there, part.nbytes, bm.BmCopyType.H2G, flags=ASYNCHRONOUS))
-    check(pool.wait())  # 0, or the first failure of all of them; until then the parts must not change
+        mf.check(pool.copy_data(part.ctypes.data, there, part.nbytes, bm.BmCopyType.H2G, flags=ASYNCHRONOUS))
+    mf.check(pool.wait())  # 0, or the first failure of all of them; until then the parts must not change
     assert (pool.array(1, parts.shape, np.uint8) == parts).all()
     print(f"wait: {len(parts)} asynchronous copies have arrived, in order")
 
@@ -29,17 +29,17 @@ async def stream(pool: bm.BigMemory, parts: np.ndarray, target: int) -> None:
         for number, part in enumerate(parts):
             there = target + (len(parts) - 1 - number) * part.nbytes
             chosen = (one, two)[number % 2]
-            check(pool.copy_data(part.ctypes.data, there, part.nbytes, bm.BmCopyType.H2G, ON_STREAM, chosen))
-        check(await one)  # the event loop goes on meanwhile
-        check(await two)
+            mf.check(pool.copy_data(part.ctypes.data, there, part.nbytes, bm.BmCopyType.H2G, ON_STREAM, chosen))
+        mf.check(await one)  # the event loop goes on meanwhile
+        mf.check(await two)
         print(f"await: {one.completed} copies on one stream, {two.completed} on the other")
     assert (pool.array(1, parts.shape, np.uint8) == parts[::-1]).all()
 
 
 def member(store_url: str, together: Barrier) -> None:
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     with bm.create(0, local_dram_size=SIZE) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         together.wait()
         if bm.bm_rank_id() == 0:
             parts = np.random.default_rng(5).integers(0, 256, (8, SIZE // 8), np.uint8)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from members import Barrier, check, run
+from members import Barrier, run
 
+import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 
 RANKS, COUNT = 4, 100_000
@@ -14,10 +15,10 @@ RANKS, COUNT = 4, 100_000
 
 def member(store_url: str, together: Barrier) -> None:
     """Every rank adds up its part of a series; rank 0 finds the results where the others stored them."""
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     rank = bm.bm_rank_id()
     with bm.create(0, local_dram_size=4 << 20) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         together.wait()
         if rank == 0:
             for peer in range(RANKS):  # written by rank 0, straight into the memory of each rank

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 import numpy as np
-from members import check, free_url, spawn
+from members import free_url, spawn
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
@@ -17,9 +17,9 @@ RANKS = 4
 
 
 def other_member(store_url: str, pipe: Connection) -> None:
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     with bm.create(0, local_dram_size=2 << 20) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         pipe.recv()  # stays until it is told to leave
     bm.uninitialize()
 
@@ -32,11 +32,11 @@ def invite(store_url: str) -> tuple[BaseProcess, Connection]:
 
 
 def main(store_url: str) -> int:
-    check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
+    mf.check(bm.initialize(store_url, RANKS, 0, bm.BmConfig()))
     events: queue.Queue[str] = queue.Queue()  # the handler runs on a thread of its own
     with bm.create(0, local_dram_size=2 << 20) as pool:
         pool.set_group_event_handler(lambda rank, event: events.put(f"rank {rank}: {event.name}"))
-        check(pool.join())
+        mf.check(pool.join())
         victim, _ = invite(store_url)
         print(events.get(timeout=20))
         victim.kill()  # SIGKILL: no goodbye
@@ -48,7 +48,7 @@ def main(store_url: str) -> int:
 
         newcomer, pipe = invite(store_url)
         print(f"{events.get(timeout=20)}, which is the newcomer")
-        check(pool.copy_data(page.ctypes.data, target, page.nbytes, bm.BmCopyType.H2G))
+        mf.check(pool.copy_data(page.ctypes.data, target, page.nbytes, bm.BmCopyType.H2G))
         pipe.send("leave")
         print(events.get(timeout=20))
         newcomer.join(20)

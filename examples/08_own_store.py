@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
-from members import Barrier, check, free_url, run
+from members import Barrier, free_url, run
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
@@ -20,10 +20,10 @@ LAUNCHER = "memfabric_hybrid.launch_ascend_mf_store"
 def member(new_url: str, together: Barrier, old_url: str, old_store: int) -> None:
     config = bm.BmConfig()
     config.start_store = False  # a client only; it retries for init_timeout seconds
-    check(bm.initialize(old_url, RANKS, 0, config))
+    mf.check(bm.initialize(old_url, RANKS, 0, config))
     rank = bm.bm_rank_id()
     with bm.create(0, local_dram_size=2 << 20) as pool:
-        check(pool.join())
+        mf.check(pool.join())
         together.wait()
         if rank == 0:
             os.kill(old_store, signal.SIGKILL)
@@ -31,15 +31,15 @@ def member(new_url: str, together: Barrier, old_url: str, old_store: int) -> Non
 
         number = np.array([rank], np.int64)
         target = pool.peer_rank_ptr((rank + 1) % RANKS, bm.BmMemType.HOST)
-        check(pool.copy_data(number.ctypes.data, target, number.nbytes, bm.BmCopyType.H2G))
+        mf.check(pool.copy_data(number.ctypes.data, target, number.nbytes, bm.BmCopyType.H2G))
         together.wait()
         print(f"rank {rank}: copies need no store, rank {pool.array(rank, 1, np.int64)[0]} wrote to me")
 
         if rank == 0:
-            check(mf.create_config_store(new_url))  # in this process, until uninitialize() or its end
-        check(bm.update_store_url(new_url))
-        check(pool.leave())
-        check(pool.join())
+            mf.check(mf.create_config_store(new_url))  # in this process, until uninitialize() or its end
+        mf.check(bm.update_store_url(new_url))
+        mf.check(pool.leave())
+        mf.check(pool.join())
         print(f"rank {rank}: left and joined again through the new store")
         together.wait()
     bm.uninitialize()

@@ -8,7 +8,6 @@ srun -n 4 python examples/09_launched.py                 (MF_CONFIG_STORE_URL=tc
 from __future__ import annotations
 
 import os
-import sys
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
@@ -19,11 +18,6 @@ LAUNCHERS = (  # the variables that say rank and world size
     ("PMI_RANK", "PMI_SIZE"),  # mpirun of MPICH and its relatives
     ("SLURM_PROCID", "SLURM_NTASKS"),  # srun
 )
-
-
-def check(code: int) -> None:
-    if code != 0:
-        sys.exit(f"failed with {code}: {mf.get_last_err_msg()}")
 
 
 def place() -> tuple[int, int]:
@@ -42,15 +36,15 @@ def store_url() -> str:
 
 if __name__ == "__main__":
     rank, world_size = place()
-    check(shm.initialize(store_url(), world_size, rank, 0, shm.ShmConfig()))
+    mf.check(shm.initialize(store_url(), world_size, rank, 0, shm.ShmConfig()))
     heap = shm.create(0, world_size, rank, 2 << 20)
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
-    check(heap.put(right, 0, f"hello from rank {rank}".encode().ljust(64)))
-    check(heap.barrier())
+    mf.check(heap.put(right, 0, f"hello from rank {rank}".encode().ljust(64)))
+    mf.check(heap.barrier())
     received = bytearray(64)
-    check(heap.get(received, rank, 0))
+    mf.check(heap.get(received, rank, 0))
     reached = "directly" if heap.reach(left) & shm.ShmDataOpType.MTE else "over the network"
     print(f"rank {rank} of {world_size} got: {received.decode().strip()} ({reached})", flush=True)
-    check(heap.barrier())
-    check(heap.destroy())
+    mf.check(heap.barrier())
+    mf.check(heap.destroy())
     shm.uninitialize()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from heap_ranks import check, run
+from heap_ranks import run
 from numba import njit
 
+import memfabric_hybrid as mf
 from memfabric_hybrid import device, shm
 
 RANKS, COUNT = 3, 1000
@@ -29,7 +30,7 @@ def shift(count):
 def ring(heap: shm.ShareMemory) -> None:
     rank, left = heap.local_rank, (heap.local_rank - 1) % RANKS
     heap.array(rank, COUNT, np.float64)[:] = np.arange(COUNT) + 1000 * rank
-    check(heap.barrier())
+    mf.check(heap.barrier())
     assert shift(COUNT)
     expected = np.arange(COUNT) + 1000.0 * left
     assert (heap.array(rank, COUNT, np.float64, PUT_HERE) == expected).all()

@@ -7,8 +7,9 @@ import time
 from ctypes import c_uint64 as number
 
 import numpy as np
-from heap_ranks import check, compiled, run
+from heap_ranks import compiled, run
 
+import memfabric_hybrid as mf
 from memfabric_hybrid import shm
 
 RANKS, COUNT = 3, 1 << 20
@@ -32,15 +33,15 @@ def reduce(heap: shm.ShareMemory) -> None:
         for name, (kernel, arguments, sums) in calls.items():
             mine[:] = numbers(heap.local_rank)
             heap.array(heap.local_rank, 1, np.int64, SIGNALS)[:] = 0
-            check(heap.barrier())
+            mf.check(heap.barrier())
             began = time.perf_counter()
             kernel(*arguments)
-            check(heap.barrier())
+            mf.check(heap.barrier())
             took = time.perf_counter() - began
             np.testing.assert_allclose(sums, expected, rtol=1e-5)
             if heap.local_rank == 0:
                 print(f"{name}: {COUNT} floats of {RANKS} ranks in {took * 1e3:.1f} ms, as numpy says")
-            check(heap.barrier())
+            mf.check(heap.barrier())
 
 
 if __name__ == "__main__":

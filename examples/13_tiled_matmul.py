@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from heap_ranks import check, run
+from heap_ranks import run
 from numba import njit
 
+import memfabric_hybrid as mf
 from memfabric_hybrid import device, shm
 
 RANKS, TILES, TILE = 2, 4, 64  # matrices of 4 × 4 tiles of 64 × 64 float64
-TILE_BYTES = TILE * TILE * 8
-B, C = 1 << 20, 2 << 20  # A's tiles are at offset 0
+TILE_BYTES, B, C = TILE * TILE * 8, 1 << 20, 2 << 20  # A's tiles are at offset 0
 
 
 @njit
@@ -48,11 +48,11 @@ def member(heap: shm.ShareMemory) -> None:
         for number in range(TILES * TILES):
             row, column = (slice(n * TILE, (n + 1) * TILE) for n in divmod(number, TILES))
             tiles_of(heap, 0)[number][:], tiles_of(heap, B)[number][:] = a[row, column], b[row, column]
-    check(heap.barrier())
+    mf.check(heap.barrier())
     multiply()
-    check(heap.barrier())
-    rows = [np.hstack(tiles_of(heap, C)[row * TILES : (row + 1) * TILES]) for row in range(TILES)]
-    np.testing.assert_allclose(np.vstack(rows), a @ b)
+    mf.check(heap.barrier())
+    c = tiles_of(heap, C)
+    np.testing.assert_allclose(np.block([c[row * TILES : (row + 1) * TILES] for row in range(TILES)]), a @ b)
     print(f"rank {heap.local_rank}: {TILES * TILES // RANKS} tiles computed here, all {TILES * TILES} as numpy says")
 
 

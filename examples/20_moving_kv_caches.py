@@ -16,9 +16,9 @@ LAYERS, BLOCK_BYTES, BLOCKS = 61, 144 << 10, 8  # one layer's part of a block; b
 def decode() -> None:
     """Registers its cache, tells where it is, and sleeps until the other side is done."""
     with mf.TransferEngine() as engine:
-        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0) == 0, mf.get_last_err_msg()
+        mf.check(engine.initialize(None, "127.0.0.1:0", "Decode", 0))
         cache = np.zeros((LAYERS, BLOCKS, BLOCK_BYTES), np.uint8)
-        assert engine.register(cache) == 0, mf.get_last_err_msg()
+        mf.check(engine.register(cache))
         print("private", engine.session_id, cache.ctypes.data, flush=True)
         print("trans_malloc", engine.session_id, engine.trans_malloc(cache.nbytes), flush=True)
         sys.stdin.read()
@@ -31,16 +31,16 @@ def prefill(session: str, kind: str, base: int) -> None:
     own = keys.ctypes.data + layers * np.uint64(BLOCK_BYTES)
     sizes = np.full(LAYERS, BLOCK_BYTES, np.uint64)
     with mf.TransferEngine() as engine:
-        assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        mf.check(engine.initialize(None, "127.0.0.1:0", "Prefill", 0))
         for block in [*range(BLOCKS), *range(BLOCKS)]:  # the first time connects and touches the pages
             if block == 0:
                 began = time.perf_counter()
             there = np.uint64(base) + (layers * np.uint64(BLOCKS) + np.uint64(block)) * np.uint64(BLOCK_BYTES)
-            assert engine.batch_transfer_sync_write(session, own, there, sizes) == 0, mf.get_last_err_msg()
+            mf.check(engine.batch_transfer_sync_write(session, own, there, sizes))
         took_s = time.perf_counter() - began
         back = np.zeros_like(keys)
         into = back.ctypes.data + layers * np.uint64(BLOCK_BYTES)
-        assert engine.batch_transfer_sync_read(session, into, there, sizes) == 0, mf.get_last_err_msg()
+        mf.check(engine.batch_transfer_sync_read(session, into, there, sizes))
         assert (back == keys).all()
     print(
         f"{kind}: {BLOCKS} blocks of {LAYERS} layers, {BLOCKS * keys.nbytes / took_s / 1e9:.1f} GB/s, all bytes right"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from members import Barrier, check, spawn
+from members import Barrier, spawn
 from members import run as run_members
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
 
-__all__ = ["check", "compiled", "run"]
+__all__ = ["compiled", "run"]
 COMPILE_S = 120.0  # Numba compiles in every process
 
 
@@ -25,11 +25,11 @@ def _rank(
     with number.get_lock():  # type: ignore[attr-defined]
         rank = number.value  # type: ignore[attr-defined]
         number.value += 1  # type: ignore[attr-defined]
-    check(shm.initialize(store_url, together.parties, rank, 0, shm.ShmConfig()))
+    mf.check(shm.initialize(store_url, together.parties, rank, 0, shm.ShmConfig()))
     heap = shm.create(0, together.parties, rank, size)
     body(heap)
-    check(heap.barrier())  # nobody needs the memory any more
-    check(heap.destroy())
+    mf.check(heap.barrier())  # nobody needs the memory any more
+    mf.check(heap.destroy())
     shm.uninitialize()
 
 

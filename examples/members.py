@@ -5,23 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import socket
-import sys
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-import memfabric_hybrid as mf
-
-__all__ = ["Barrier", "check", "free_url", "run", "spawn"]
+__all__ = ["Barrier", "free_url", "run", "spawn"]
 
 DEADLINE_S = 30.0
 spawn = multiprocessing.get_context("spawn")
-
-
-def check(code: int) -> None:
-    """Every call returns 0 or a negative code; the last error says what was wrong and what to do."""
-    if code != 0:
-        sys.exit(f"failed with {code}: {mf.get_last_err_msg()}")
 
 
 def free_url() -> str:

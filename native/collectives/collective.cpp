@@ -284,12 +284,8 @@ Status Collective::check_departures() {
         if (gone == kNoRank && config_.liveness->gone(rank)) gone = rank;
     }
     if (gone == kNoRank) return Status::Ok;
-    const std::uint32_t cause = config_.liveness->cause_of(gone);
-    const bool may_return = !config_.liveness->died(cause);
-    return fail(
-        Status::NotConnected, "%s: %s; %sdestroy the object and create it again without it, or with its successor",
-        config_.name.c_str(), config_.liveness->why_gone(cause).c_str(),
-        may_return ? "if that rank was only silent, the object is whole again when it is back; otherwise " : "");
+    return fail(Status::NotConnected, "%s: %s", config_.name.c_str(),
+                config_.liveness->complaint(config_.liveness->cause_of(gone)).c_str());
 }
 
 Collective::Missing Collective::missing_in(std::uint32_t round) const {

@@ -46,6 +46,7 @@ public:
 
     void declare_gone(std::uint32_t rank, const std::string& reason);
     void take_back(std::uint32_t rank) { liveness_->take_back(rank); }
+    std::string complaint(std::uint32_t rank) const { return liveness_->complaint(rank); }
     Status check_usable() const;
     void leave();  // the others' rounds fail from now on; running calls of ours end. Idempotent
     void vanish() { liveness_->vanish(); }  // for tests

@@ -133,11 +133,22 @@ std::string HostLiveness::why_gone(std::uint32_t rank) const {
     if (died(rank)) {
         return "rank " + std::to_string(rank) + " died: its process is gone";
     }
+    if (is_gone(page_->life(rank).load())) {
+        return "rank " + std::to_string(rank) + " has left: it destroyed the object";
+    }
     const std::lock_guard lock(reasons_mutex_);
     if (!reasons_[rank].empty()) return reasons_[rank];
-    return "rank " + std::to_string(rank) +
-           (is_gone(page_->life(rank).load()) ? " has left: it destroyed the object"
-                                              : " is gone: another rank left because of it");
+    return "rank " + std::to_string(rank) + " is gone: another rank left because of it";
+}
+
+// Ranks come from the store, where anybody may write: one that the object does not have has no place on the page.
+std::string HostLiveness::complaint(std::uint32_t rank) const {
+    if (rank >= declared_.size()) return "rank " + std::to_string(rank) + " does not belong to the object";
+    const bool may_return = !is_gone(page_->life(rank).load());
+    return why_gone(rank) +
+           (may_return ? "; if that rank was only silent, the object is whole again when it is back; otherwise "
+                       : "; ") +
+           "destroy the object and create it again without it, or with its successor";
 }
 
 std::uint32_t HostLiveness::cause_of(std::uint32_t rank) const {

@@ -44,7 +44,8 @@ public:
     bool died(std::uint32_t rank) const;  // the kernel says so; the others that are gone may have left for that reason
     // The rank that is to blame for a departure: the one that is gone, or the one because of which it left.
     std::uint32_t cause_of(std::uint32_t rank) const;
-    std::string why_gone(std::uint32_t rank) const;  // "rank 3 died: its process is gone"
+    std::string why_gone(std::uint32_t rank) const;   // "rank 3 died: its process is gone"
+    std::string complaint(std::uint32_t rank) const;  // the same, and what to do about it
 
     // Somebody else (the store, the exchange) knows that a rank is gone, of this host or another. The first word
     // counts.

@@ -15,6 +15,7 @@
 
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "endpoint/socket_option.h"
 
 namespace memfabric {
 namespace {
@@ -38,8 +39,6 @@ Status resolve(const SessionAddress& address, bool to_listen, Addresses& found) 
 }
 
 OwnedFd make_socket(int family) { return OwnedFd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
-
-void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
 
 // The kernel may connect a socket to itself when nobody listens on a port of its own choice.
 bool is_connected_to_itself(int fd) {

@@ -9,7 +9,7 @@ namespace memfabric {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5458'464d;  // "MFXT"
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint16_t kVersion = 3;
 
 enum class Kind : std::uint16_t {
     Hello = 1,
@@ -24,7 +24,9 @@ enum class Kind : std::uint16_t {
     AttachRemote = 10,
     AcceptedRemote = 11,
     Notify = 12,
-    Notified = 13
+    Notified = 13,
+    AskRegion = 14,
+    ServedRegion = 15
 };
 
 class Writer {
@@ -48,6 +50,11 @@ public:
     }
     Writer& raw(std::span<const std::uint8_t> bytes) {
         bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return *this;
+    }
+    Writer& blob(std::string_view bytes) {
+        number(static_cast<std::uint32_t>(bytes.size()));
+        bytes_ += bytes;
         return *this;
     }
     Writer& rest(std::string_view bytes) {
@@ -89,6 +96,10 @@ public:
         const std::span<const char> taken = take(Size);
         std::copy(taken.begin(), taken.end(), target.begin());
     }
+    Bytes blob() {
+        const std::span<const char> taken = take(number<std::uint32_t>());
+        return {taken.begin(), taken.end()};
+    }
     Bytes rest() {
         const std::span<const char> taken = take(bytes_.size());
         return {taken.begin(), taken.end()};
@@ -128,8 +139,9 @@ Completeness completeness(std::span<const char> buffer, std::size_t& frame_bytes
     if (buffer.size() < kFrameHeaderBytes) return Completeness::Incomplete;
     const auto length = Reader(buffer.subspan(8, 4)).number<std::uint32_t>();
     const auto kind = Reader(buffer.subspan(6, 2)).number<std::uint16_t>();
-    const bool is_notify = kind == static_cast<std::uint16_t>(Kind::Notify);
-    if (length > (is_notify ? kLongestNotifyPayloadBytes : kLongestPayloadBytes)) return Completeness::Malformed;
+    const bool may_be_long =
+        kind == static_cast<std::uint16_t>(Kind::Notify) || kind == static_cast<std::uint16_t>(Kind::ServedRegion);
+    if (length > (may_be_long ? kLongestNotifyPayloadBytes : kLongestPayloadBytes)) return Completeness::Malformed;
     frame_bytes = kFrameHeaderBytes + length;
     return buffer.size() < frame_bytes ? Completeness::Incomplete : Completeness::Complete;
 }
@@ -174,7 +186,9 @@ Bytes encode(const AttachRemote& attach) {
 
 Bytes encode(const AcceptedRemote& accepted) {
     Writer writer(Kind::AcceptedRemote);
-    return writer.text(accepted.data_host).number(accepted.data_port).raw(accepted.data_secret).finish();
+    writer.text(accepted.data_host).number(accepted.data_port).raw(accepted.data_secret);
+    const UcxOffer& ucx = accepted.ucx;
+    return writer.text(ucx.version).text(ucx.transports).text(ucx.devices).text(ucx.obstacle).finish();
 }
 
 Bytes encode(const Connect& connect) {
@@ -187,6 +201,18 @@ Bytes encode(const Connected&) { return Writer(Kind::Connected).finish(); }
 Bytes encode(const Notified& notified) {
     Writer writer(Kind::Notified);
     return writer.number(notified.number).number(static_cast<std::uint8_t>(notified.verdict)).finish();
+}
+
+Bytes encode(const AskRegion& ask) {
+    Writer writer(Kind::AskRegion);
+    return writer.number(ask.number).number(ask.address).finish();
+}
+
+Bytes encode(const ServedRegion& region) {
+    Writer writer(Kind::ServedRegion);
+    writer.number(region.number).number(static_cast<std::uint8_t>(region.verdict)).text(region.reason);
+    writer.number(region.base).number(region.size_bytes);
+    return writer.blob(region.worker_address).blob(region.key).finish();
 }
 
 Bytes encode_notify(std::uint64_t number, std::string_view data) {
@@ -272,6 +298,10 @@ std::optional<AcceptedRemote> decode_accepted_remote(std::span<const char> frame
     accepted.data_host = reader->text();
     accepted.data_port = reader->number<std::uint16_t>();
     reader->raw(accepted.data_secret);
+    for (std::string* text :
+         {&accepted.ucx.version, &accepted.ucx.transports, &accepted.ucx.devices, &accepted.ucx.obstacle}) {
+        *text = reader->text();
+    }
     return reader->whole() ? std::optional(accepted) : std::nullopt;
 }
 
@@ -307,6 +337,31 @@ std::optional<Notified> decode_notified(std::span<const char> frame) {
     notified.verdict = static_cast<NotifyVerdict>(verdict);
     const bool known = verdict <= static_cast<std::uint8_t>(NotifyVerdict::Closed);
     return known && reader->whole() ? std::optional(notified) : std::nullopt;
+}
+
+std::optional<AskRegion> decode_ask_region(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::AskRegion);
+    if (!reader) return std::nullopt;
+    AskRegion ask;
+    ask.number = reader->number<std::uint64_t>();
+    ask.address = reader->number<std::uint64_t>();
+    return reader->whole() ? std::optional(ask) : std::nullopt;
+}
+
+std::optional<ServedRegion> decode_served_region(std::span<const char> frame) {
+    std::optional<Reader> reader = payload_of(frame, Kind::ServedRegion);
+    if (!reader) return std::nullopt;
+    ServedRegion region;
+    region.number = reader->number<std::uint64_t>();
+    const auto verdict = reader->number<std::uint8_t>();
+    region.verdict = static_cast<RegionVerdict>(verdict);
+    region.reason = reader->text();
+    region.base = reader->number<std::uint64_t>();
+    region.size_bytes = reader->number<std::uint64_t>();
+    region.worker_address = reader->blob();
+    region.key = reader->blob();
+    const bool known = verdict <= static_cast<std::uint8_t>(RegionVerdict::Unknown);
+    return known && reader->whole() ? std::optional(std::move(region)) : std::nullopt;
 }
 
 }  // namespace memfabric

@@ -9,6 +9,7 @@
 //         → Offered, Withdrawn …     there is (no longer) memory that you can map; until one side hangs up
 //   both, once attached:
 //         Notify → Notified          a word from the initiator's program to the target's; queued there, or why not
+//         AskRegion → ServedRegion   where does UCX serve your memory at this address?
 //
 // Every frame is a header (magic, version, kind, length) and a payload of fixed numbers and length-prefixed texts, all
 // little-endian. Anything else is malformed and ends the conversation.
@@ -31,9 +32,10 @@ namespace memfabric {
 using Secret = std::array<std::uint8_t, 16>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
-inline constexpr std::size_t kLongestPayloadBytes = 1024;  // of all but Notify
+inline constexpr std::size_t kLongestPayloadBytes = 2048;  // of all but Notify and ServedRegion
 inline constexpr std::size_t kLongestNotifyPayloadBytes = sizeof(std::uint64_t) + kMaxNotificationBytes;
 inline constexpr std::size_t kLongestTextBytes = 255;
+inline constexpr std::size_t kLongestUcxBytes = 16 << 10;  // of a ServedRegion: worker's address and key
 static_assert(kFrameHeaderBytes + kLongestNotifyPayloadBytes <= kLongestPacketBytes);
 
 struct Hello {};
@@ -79,11 +81,20 @@ struct AttachRemote {
     std::string initiator_session;
 };
 
+// What one end has of UCX, in words that the control plane understands.
+struct UcxOffer {
+    std::string version;
+    std::string transports;
+    std::string devices;
+    std::string obstacle;  // why there is nothing of it
+};
+
 // Where its memory is served: data connections say `data_secret`.
 struct AcceptedRemote {
     std::string data_host;  // "": where the session is
     std::uint16_t data_port;
     Secret data_secret;
+    UcxOffer ucx;
 };
 
 struct Connect {
@@ -105,6 +116,24 @@ struct Notified {
     NotifyVerdict verdict;
 };
 
+struct AskRegion {
+    std::uint64_t number;  // as in Notify
+    std::uint64_t address;
+};
+
+enum class RegionVerdict : std::uint8_t { Served, Failed, Unknown };
+
+// UCX's own bytes, as it gave them to the sender.
+struct ServedRegion {
+    std::uint64_t number;
+    RegionVerdict verdict;
+    std::string reason;  // if it failed
+    std::uint64_t base;
+    std::uint64_t size_bytes;
+    Bytes worker_address;
+    Bytes key;
+};
+
 Bytes encode(const Hello& hello);
 Bytes encode(const Welcome& welcome);
 Bytes encode(const Attach& attach);
@@ -117,6 +146,8 @@ Bytes encode(const AcceptedRemote& accepted);
 Bytes encode(const Connect& connect);
 Bytes encode(const Connected& connected);
 Bytes encode(const Notified& notified);
+Bytes encode(const AskRegion& ask);
+Bytes encode(const ServedRegion& region);
 Bytes encode_notify(std::uint64_t number, std::string_view data);
 
 // Of what stands in the buffer so far: incomplete (nothing is wrong yet), complete (`frame_bytes` of it), or malformed.
@@ -137,5 +168,7 @@ std::optional<Connect> decode_connect(std::span<const char> frame);
 std::optional<Connected> decode_connected(std::span<const char> frame);
 std::optional<Notify> decode_notify(std::span<const char> frame);
 std::optional<Notified> decode_notified(std::span<const char> frame);
+std::optional<AskRegion> decode_ask_region(std::span<const char> frame);
+std::optional<ServedRegion> decode_served_region(std::span<const char> frame);
 
 }  // namespace memfabric

@@ -3,17 +3,16 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
+
+#include "endpoint/socket_option.h"
 
 namespace memfabric {
 namespace {
 
 std::atomic<int> host_timeout_ms{3000};
-
-void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
 
 }  // namespace
 

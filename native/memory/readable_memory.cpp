@@ -17,16 +17,16 @@
 namespace memfabric {
 namespace {
 
-enum class Answer : std::uint8_t { Yes, No, None };
+enum class Readable : std::uint8_t { Yes, No, Unknown };
 
 // Asks the kernel for one byte of ours: an answer instead of a signal, also for pages that only look readable.
 // Emulators and some containers give none.
-Answer has_byte(std::uint64_t address) {
+Readable has_byte(std::uint64_t address) {
     char byte;
     const iovec local{&byte, 1};
     const iovec own{reinterpret_cast<void*>(address), 1};
-    if (process_vm_readv(getpid(), &local, 1, &own, 1, 0) == 1) return Answer::Yes;
-    return errno == ENOSYS || errno == EPERM ? Answer::None : Answer::No;
+    if (process_vm_readv(getpid(), &local, 1, &own, 1, 0) == 1) return Readable::Yes;
+    return errno == ENOSYS || errno == EPERM ? Readable::Unknown : Readable::No;
 }
 
 }  // namespace
@@ -34,12 +34,12 @@ Answer has_byte(std::uint64_t address) {
 Status ReadableMemory::covers(std::uint64_t start, std::uint64_t size_bytes, bool& answer) {
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t last = start + size_bytes - 1;
-    const Answer at_start = has_byte(start);
-    const Answer at_end = has_byte(last);
-    answer = at_start != Answer::No && at_end != Answer::No;
+    const Readable at_start = has_byte(start);
+    const Readable at_end = has_byte(last);
+    answer = at_start != Readable::No && at_end != Readable::No;
     if (!answer) return Status::Ok;
     const bool asked_all = last / page_bytes - start / page_bytes < 2;
-    if (access_ == Access::Read && asked_all && at_start == Answer::Yes && at_end == Answer::Yes) return Status::Ok;
+    if (access_ == Access::Read && asked_all && at_start == Readable::Yes && at_end == Readable::Yes) return Status::Ok;
     if (const Status status = look(); status != Status::Ok) return status;
     const auto after = std::ranges::upper_bound(ranges_, start, {}, &Range::start);
     answer = after != ranges_.begin() && (after - 1)->end > last;

@@ -48,7 +48,7 @@ PyObject* copy_data(PyObject* self, PyObject* const* arguments, Py_ssize_t posit
     if (!to_number(slots[0], source) || !to_number(slots[1], target) || !to_number(slots[2], size) ||
         !to_number(slots[3], type) || (slots[4] != nullptr && !to_number(slots[4], flags)) ||
         (slots[5] != nullptr && !to_number(slots[5], stream))) [[unlikely]] {
-        complain_about_first(signature, slots, /*first=*/0);
+        complain_about_first(signature, slots, /*first=*/0, /*narrow=*/3);
         return nullptr;
     }
     if (!nb::inst_ready(self)) [[unlikely]] {

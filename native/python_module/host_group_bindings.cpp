@@ -16,6 +16,8 @@
 
 #include "base/last_error.h"
 #include "collectives/host_group.h"
+#include "python_module/arguments/bytes_like.h"
+#include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/callback.h"
@@ -136,12 +138,13 @@ nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, const char* call, 
 
 const std::byte* data_of(const nb::bytes& data) { return reinterpret_cast<const std::byte*>(data.c_str()); }
 
-nb::object all_gather(HostGroupObject& self, const nb::bytes& data) {
-    const std::uint32_t bytes = checked_size(self, data.size(), "all_gather");
+nb::object all_gather(HostGroupObject& self, const BytesLike& data) {
+    const std::uint32_t bytes = checked_size(self, data.view().size(), "all_gather");
     const auto group = self.group;
     const auto inter_host = self.inter_host;
     return gathered(group->config().rank_size, bytes, "all_gather", [&](std::byte* result) {
-        return group->all_gather(data_of(data), bytes, result, self.timeout, inter_host.get());
+        return group->all_gather(reinterpret_cast<const std::byte*>(data.view().data()), bytes, result, self.timeout,
+                                 inter_host.get());
     });
 }
 
@@ -192,14 +195,20 @@ int create_control_page(U32 rank_size) {
     return fd;
 }
 
+constexpr const char* kAllGatherDoc =
+    "Everybody's `local_data` in order of rank, as one bytes object; all ranks bring equally many, 1 to 65536.\n\n"
+    "Raises RuntimeError when it fails, for the reasons of barrier(); the last error says more.";
+
 }  // namespace
 
 void bind_host_group(nb::module_& module) {
     module.def("create_control_page", &create_control_page, nb::arg("rank_size"),
                "A descriptor of new memory in which that many ranks can meet; the caller's to close.");
-    nb::class_<HostGroupObject>(
+    nb::class_<HostGroupObject> group(
         module, "HostGroup",
-        "The ranks of one object on this host: barrier and all-gather in shared memory, without the store.")
+        "The ranks of one object on this host: barrier and all-gather in shared memory, without the store.");
+    def_fast<&all_gather, 1>(group, {"all_gather", {"local_data"}, 1, kAllGatherDoc});
+    group
         .def("__init__", &init, nb::arg("fd"), nb::arg("rank"), nb::arg("rank_size"), nb::arg("members"),
              nb::arg("object_name"), nb::arg("timeout_s"), nb::arg("exchange").none(),
              "Join it: `fd` is the control page of this host, `members` are its ranks in order. `exchange(size,\n"
@@ -213,10 +222,6 @@ void bind_host_group(nb::module_& module) {
              "-2000 if some ranks called all_gather instead, or the handle is closed.")
         .def(
             "_barrier", [](HostGroupObject& self) { raise_if_failed(meet(self)); }, "barrier(). Raises FabricError.")
-        .def("all_gather", &all_gather, nb::arg("local_data"),
-             "Everybody's `local_data` in order of rank, as one bytes object; all ranks bring equally many, 1 to "
-             "65536.\n\n"
-             "Raises RuntimeError when it fails, for the reasons of barrier(); the last error says more.")
         .def("_subgroup_barrier", &subgroup_barrier, nb::arg("key"), nb::arg("rank_size"), nb::arg("rank_id"))
         .def("_subgroup_all_gather", &subgroup_all_gather, nb::arg("key"), nb::arg("rank_size"), nb::arg("rank_id"),
              nb::arg("data"))
@@ -233,6 +238,12 @@ void bind_host_group(nb::module_& module) {
                 if (self.group != nullptr) self.group->take_back(rank);
             },
             nb::arg("rank"), "That rank was only silent, and is there again: it counts as gone no more.")
+        .def(
+            "_complaint",
+            [](const HostGroupObject& self, U32 rank) {
+                return self.group != nullptr ? self.group->complaint(rank) : std::string();
+            },
+            nb::arg("rank"), "Why that rank is gone, and what to do about it.")
         .def(
             "_set_timeout",
             [](HostGroupObject& self, double timeout_s) {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
-#include <chrono>
-#include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/notifier.h"
+#include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
+#include "python_module/arguments/seconds.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/failure_report.h"
 #include "python_module/interpreter/gil.h"
@@ -24,26 +22,18 @@ namespace nb = nanobind;
 namespace memfabric::python {
 namespace {
 
-constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the clock
-
-Stream::Timeout timeout_of(std::optional<double> timeout_s) {
-    if (!timeout_s) return std::nullopt;
-    if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
-    const std::chrono::duration<double> duration(std::min(*timeout_s, kLongestTimeoutS));
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
-}
-
 std::uint64_t handle(const StreamObject& self) { return self.stream->handle(); }
 
-int wait(const StreamObject& self, std::optional<double> timeout, std::optional<double> timeout_s) {
-    const Stream::Timeout limit = timeout_of(timeout_s ? timeout_s : timeout);
+int wait(const StreamObject& self, Timeout timeout, Timeout timeout_s) {
+    const Stream::Timeout other_name = timeout_s.limit();
+    const Stream::Timeout limit = other_name ? other_name : timeout.limit();
     const Status status = without_gil([&] { return self.stream->wait(limit); });
     return limit && status == Status::Timeout ? static_cast<int>(status) : code_of("Stream.wait", status);
 }
 
-int notify_fd(const StreamObject& self, std::optional<U64> sequence) {
+int notify_fd(const StreamObject& self, OptionalNumber sequence) {
     int fd = -1;
-    raise_if_failed(self.stream->notify_fd(sequence ? std::uint64_t{*sequence} : self.stream->submitted(), fd));
+    raise_if_failed(self.stream->notify_fd(sequence.number.value_or(self.stream->submitted()), fd));
     return fd;
 }
 
@@ -60,14 +50,22 @@ void close(const StreamObject& self) {
     raise_if_failed(without_gil([&] { return self.stream->close(); }));
 }
 
+constexpr const char* kWaitDoc =
+    "Wait for everything submitted so far. Returns 0, or the code of the first copy that failed since the last wait\n"
+    "(and sets the last error), or -2004 after `timeout` seconds, or -2008 in a forked child. `timeout_s` is another\n"
+    "name of `timeout`.";
+constexpr const char* kNotifyFdDoc =
+    "A new eventfd that becomes readable when the copies up to `sequence` (default: all submitted) have ended. The\n"
+    "caller closes it. Raises FabricError.";
+
 }  // namespace
 
 void bind_stream(nb::module_& module) {
-    nb::class_<StreamObject>(module, "Stream",
-                             "An ordered queue of copies with a thread of its own. Pass it (or its `handle`) as "
-                             "`stream` with flag 4; copies\n"
-                             "run one after the other, a failed one does not stop the next.")
-        .def(nb::init<>())
+    nb::class_<StreamObject> stream(module, "Stream",
+                                    "An ordered queue of copies with a thread of its own. Pass it (or its `handle`) as "
+                                    "`stream` with flag 4; copies\n"
+                                    "run one after the other, a failed one does not stop the next.");
+    stream.def(nb::init<>())
         .def_prop_ro("handle", &handle, "The number by which copy calls know this stream; never 0.")
         .def("__int__", &handle, "The handle.")
         .def("__index__", &handle, "The handle: a Stream can be passed wherever one is expected.")
@@ -77,18 +75,9 @@ void bind_stream(nb::module_& module) {
         .def_prop_ro(
             "completed", [](const StreamObject& self) { return self.stream->completed(); },
             "How many copies have ended, failed ones included.")
-        .def("wait", &wait, nb::arg("timeout") = nb::none(), nb::kw_only(), nb::arg("timeout_s") = nb::none(),
-             "Wait for everything submitted so far. Returns 0, or the code of the first copy that failed since the "
-             "last\n"
-             "wait (and sets the last error), or -2004 after `timeout` seconds, or -2008 in a forked child.\n"
-             "`timeout_s` is another name of `timeout`.")
         .def("first_failure", &first_failure,
              "(code, sentence) of the first failure since the last wait; (0, \"\") if there was none. Does not forget "
              "it.")
-        .def("notify_fd", &notify_fd, nb::arg("sequence") = nb::none(),
-             "A new eventfd that becomes readable when the copies up to `sequence` (default: all submitted) have "
-             "ended.\n"
-             "The caller closes it. Raises FabricError.")
         .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"), nb::arg("sequence"),
              "Notify when the copies up to `sequence` have ended. Raises FabricError.")
         .def(
@@ -97,6 +86,8 @@ void bind_stream(nb::module_& module) {
             "Call the copies up to `sequence` off: what has not begun never does, what runs ends at its next chunk. "
             "Does not\nwait.")
         .def("close", &close, "Take no new copies, finish what was submitted, end the thread. Idempotent.");
+    def_fast<&wait, 2>(stream, {"wait", {"timeout", "timeout_s"}, 0, kWaitDoc});
+    def_fast<&notify_fd, 1>(stream, {"notify_fd", {"sequence"}, 0, kNotifyFdDoc});
 }
 
 }  // namespace memfabric::python

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Transfers that run beside the program, on the engine's own stream.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
-#include <algorithm>
-#include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,6 +12,7 @@
 #include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
 #include "python_module/arguments/number_list.h"
+#include "python_module/arguments/seconds.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/failure_report.h"
 #include "python_module/interpreter/gil.h"
@@ -60,14 +57,14 @@ TicketObject write_ticket(const TransferObject& self, const std::string& session
         });
 }
 
-int wait(const TicketObject& self, std::optional<double> timeout_s) {
-    Completion::Timeout timeout;
-    if (timeout_s) {
-        if (!(*timeout_s >= 0)) throw nb::value_error("timeout must not be negative");
-        timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double>(std::min(*timeout_s, 1e9)));
-    }
-    const Status status = without_gil([&] { return self.ticket->wait(timeout); });
+void raising_wait(const TicketObject& self, Timeout timeout) {
+    const Completion::Timeout limit = timeout.limit();
+    raise_if_failed(without_gil([&] { return self.ticket->wait(limit); }));
+}
+
+int wait(const TicketObject& self, Timeout timeout) {
+    const Completion::Timeout limit = timeout.limit();
+    const Status status = without_gil([&] { return self.ticket->wait(limit); });
     const bool is_not_yet = status == Status::Timeout && !self.ticket->done();
     return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
 }
@@ -79,6 +76,8 @@ void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier,
 }  // namespace
 
 void bind_tickets(nb::module_& module, nb::class_<TransferObject>& transfer) {
+    constexpr const char* kWaitDoc =
+        "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.";
     constexpr const char* kTicketDoc = "A ticket for a transfer on the engine's own stream.";
     def_fast<&write_ticket, 5>(transfer, {"_submit_write",
                                           {"dest_session", "buffers", "peer_buffers", "lengths", "notify"},
@@ -89,7 +88,10 @@ void bind_tickets(nb::module_& module, nb::class_<TransferObject>& transfer) {
         transfer,
         {"_submit_read", {"dest_session", "buffers", "peer_buffers", "lengths"}, 4, kTicketDoc, "submit_read"});
 
-    nb::class_<TicketObject>(module, "TransferTicket", "A transfer that runs beside the program.")
+    nb::class_<TicketObject> ticket(module, "TransferTicket", "A transfer that runs beside the program.");
+    def_fast<&wait, 1>(ticket, {"wait", {"timeout"}, 0, kWaitDoc});
+    def_fast<&raising_wait, 1>(ticket, {"_result", {"timeout"}, 0, "wait(), raising.", "result"});
+    ticket
         .def_prop_ro(
             "done", [](const TicketObject& self) { return self.ticket->done(); },
             "Whether the transfer has ended or was cancelled.")
@@ -99,8 +101,6 @@ void bind_tickets(nb::module_& module, nb::class_<TransferObject>& transfer) {
         .def(
             "_cut", [](const TicketObject& self) { self.ticket->cut(); },
             "cancel(), and if it runs it ends at its next chunk. Does not wait.")
-        .def("wait", &wait, nb::arg("timeout") = nb::none(),
-             "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.")
         .def("_notify", &notify, nb::arg("notifier"), nb::arg("token"),
              "Notify when it has ended. Raises FabricError.");
 }

@@ -3,12 +3,14 @@
 // The life of a transfer engine and its memory; the transfers are in transfer_move_bindings.cpp.
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/last_error.h"
@@ -28,11 +30,28 @@ namespace memfabric::python {
 namespace {
 
 void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host,
-          bool may_use_host, bool may_use_network, const std::string& data_host, U16 first_port, U16 last_port) {
+          const RoutesAllowed& allowed, const DataPlace& data_place, const UcxUse& ucx) {
     raise_if_failed(without_gil([&] {
-        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host,
-                                 {may_use_host, may_use_network}, {data_host, first_port, last_port});
+        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host, allowed, data_place, ucx);
     }));
+}
+
+// `choose(version, transports, devices, obstacle, same_host)` answers with (by UCX, why), or raises; it runs on the
+// thread that transfers.
+UcxUse ucx_use(const UcxContextObject* context, std::string version, std::string transports, std::string devices,
+               std::string obstacle, nb::object choose) {
+    UcxUse use;
+    if (context != nullptr) use.options = context->options;
+    use.offer = {std::move(version), std::move(transports), std::move(devices), std::move(obstacle)};
+    use.choose = [callback = Callback(std::move(choose))](const UcxOffer& peer, bool same_host, NetworkRoute& chosen) {
+        return callback.call(
+            [&](const nb::object& answer) {
+                std::tie(chosen.by_ucx, chosen.reason) = nb::cast<std::pair<bool, std::string>>(answer);
+                return Status::Ok;
+            },
+            peer.version, peer.transports, peer.devices, peer.obstacle, same_host);
+    };
+    return use;
 }
 
 nb::tuple route(const TransferObject& self, const std::string& session) {
@@ -152,14 +171,25 @@ constexpr const char* kPortDoc =
 void bind_transfer(nb::module_& module) {
     nb::class_<PeerFailuresObject>(module, "PeerFailures", "Peers that went away in one life of an engine.")
         .def("wait", &wait_for_failure, "The session of the next one; None when the engine closed and all are told.");
+    nb::class_<RoutesAllowed>(module, "RoutesAllowed", "Which ways an engine may go.")
+        .def(nb::init<bool, bool, bool>(), nb::arg("host"), nb::arg("tcp"), nb::arg("rdma"));
+    nb::class_<DataPlace>(
+        module, "DataPlace",
+        "Where peers of other hosts connect for data: the first port that is free; without a host at\n"
+        "the session's address.")
+        .def(nb::init<std::string, std::uint16_t, std::uint16_t>(), nb::arg("host") = "", nb::arg("first_port") = 0,
+             nb::arg("last_port") = 0);
+    nb::class_<UcxUse>(module, "UcxUse", "What this process offers of UCX to peers, and who decides where it leads.")
+        .def(nb::new_(&ucx_use), nb::arg("context").none(), nb::arg("version"), nb::arg("transports"),
+             nb::arg("devices"), nb::arg("obstacle"), nb::arg("choose"),
+             "`choose(version, transports, devices, obstacle, same_host)`, of a peer's UCX, returns whether UCX leads\n"
+             "there (otherwise TCP does) and why, or raises FabricError.");
     nb::class_<TransferObject> transfer(module, "TransferCore",
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
-        .def(
-            "_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("may_use_host"),
-            nb::arg("may_use_network"), nb::arg("data_host") = "", nb::arg("first_port") = 0, nb::arg("last_port") = 0,
-            "Listen at the session's address and serve peers; data of other hosts at `data_host`, if there is one, at\n"
-            "the first of these ports that is free. Raises FabricError.")
+        .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("allowed"),
+             nb::arg("data_place"), nb::arg("ucx"),
+             "Listen at the session's address and serve peers. Raises FabricError.")
         .def("_route", &route, nb::arg("session"),
              "Which way transfers of private memory go there, and why. Raises FabricError.")
         .def("_close", &close, "End everything: peers, registrations, memory of trans_malloc. Idempotent.")

@@ -94,6 +94,20 @@ PyObject* transfer_sync(PyObject* self, PyObject* const* arguments, Py_ssize_t p
     return code_object(kCall, status);
 }
 
+void raising_write(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length,
+                   const OptionalBytes& notify) {
+    const TransferArrays arrays{{&buffer.value, 1}, {&peer_buffer.value, 1}, {&length.value, 1}};
+    raise_if_failed(without_gil([&] {
+        return notify.given() ? self.engine->write_batch_and_notify(session, arrays, notify.view())
+                              : self.engine->transfer(Direction::Write, session, buffer, peer_buffer, length);
+    }));
+}
+
+void raising_read(const TransferObject& self, const std::string& session, U64 buffer, U64 peer_buffer, U64 length) {
+    raise_if_failed(
+        without_gil([&] { return self.engine->transfer(Direction::Read, session, buffer, peer_buffer, length); }));
+}
+
 int batch_read(const TransferObject& self, const std::string& session, const NumberList& buffers,
                const NumberList& peer_buffers, const NumberList& lengths, U64 /*flags*/) {
     const TransferArrays arrays{buffers.numbers(), peer_buffers.numbers(), lengths.numbers()};
@@ -234,6 +248,14 @@ void bind_submissions(nb::class_<TransferObject>& transfer) {
                                          {"dest_session", "buffer", "peer_buffer", "length", "stream", "flags"},
                                          5,
                                          kSubmitDoc});
+    def_fast<&raising_write, 5>(transfer, {"_write",
+                                           {"dest_session", "source", "address", "length", "notify"},
+                                           4,
+                                           "transfer_sync_write(), raising.",
+                                           "write"});
+    def_fast<&raising_read, 4>(
+        transfer,
+        {"_read", {"dest_session", "target", "address", "length"}, 4, "transfer_sync_read(), raising.", "read"});
     def_fast<&batch_submit_write, 7>(
         transfer, {"batch_transfer_async_write_submit",
                    {"dest_session", "buffers", "peer_buffers", "lengths", "stream", "flags", "notify"},

@@ -18,9 +18,10 @@ Status Resolver::check_rectangle(const Rectangle& rectangle) const {
     if (rectangle.width_bytes == 0 || rectangle.height == 0 || narrower_pitch < rectangle.width_bytes ||
         wider_pitch > kAddressLimit / rectangle.height) {
         return fail(Status::InvalidParam,
-                    "%s: %zu rows of %zu bytes, %zu bytes apart in the source and %zu in the target, are no rectangle: "
-                    "both sides must be at least 1, the pitches at least the width, and the whole below 2^47 bytes",
-                    object_name_.c_str(), rectangle.height, rectangle.width_bytes, rectangle.source_pitch_bytes,
+                    "%s: a width of %zu bytes and a height of %zu rows, with spitch %zu and dpitch %zu, make no "
+                    "rectangle: both sides must be at least 1, the pitches at least the width, and the whole below "
+                    "2^47 bytes",
+                    object_name_.c_str(), rectangle.width_bytes, rectangle.height, rectangle.source_pitch_bytes,
                     rectangle.target_pitch_bytes);
     }
     return Status::Ok;

@@ -150,8 +150,8 @@ Status Space::copy(std::uintptr_t source, std::uintptr_t target, std::size_t siz
 Status Space::copy_batch(const BatchArrays& batch, std::size_t count, std::uint32_t type, std::uint64_t flags,
                          std::uint64_t stream) try {
     if (count == 0 || count > kMaxBatchPieces) {
-        return fail(Status::InvalidParam, "%s: the batch has %zu pieces, it must have 1 to %zu", object_name_.c_str(),
-                    count, kMaxBatchPieces);
+        return fail(Status::InvalidParam, "%s: the count of the pieces is %zu, it must be 1 to %zu",
+                    object_name_.c_str(), count, kMaxBatchPieces);
     }
     if (batch.sources.size() != count || batch.targets.size() != count || batch.sizes.size() != count) {
         return fail(Status::InvalidParam,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tcp/lane.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -54,6 +56,12 @@ bool Lane::advance() {
     while (!done() && send_some()) moved = true;
     while (!done() && receive_some()) moved = true;
     return moved || done();
+}
+
+bool Lane::drains() {
+    int queued_bytes = 0;
+    if (done() || ioctl(fd(), SIOCOUTQ, &queued_bytes) != 0) return false;
+    return queued_bytes < std::exchange(queued_bytes_, queued_bytes);
 }
 
 bool Lane::send_some() {

@@ -27,6 +27,9 @@ public:
     Lane(std::unique_ptr<Connection> connection, Direction direction, Cutter& cutter);
 
     bool advance();  // true if something was moved or has changed
+    // Whether the peer's kernel has taken bytes since the last look: on a slow network most of a write is in the
+    // socket's buffer, and leaves it long after we have sent the last one.
+    bool drains();
     bool done() const;
     bool checking() const { return unanswered_checks_ != 0 || cutter_.checks(); }  // if all of the move may be touched
     // Ends soon: nothing new is asked for. A write that was sent in part is given up, and its target sees that.
@@ -82,6 +85,7 @@ private:
     Status status_ = Status::Ok;
     std::string reason_;
     std::size_t moved_bytes_ = 0;
+    int queued_bytes_ = 0;  // in the socket's buffer at the last look
     bool may_have_touched_more_ = false;
 };
 

@@ -74,6 +74,12 @@ void TcpMove::obey_cancel() {
     for (Lane& lane : lanes_) lane.cancel();
 }
 
+bool TcpMove::drains() {
+    bool any = false;
+    for (Lane& lane : lanes_) any |= lane.drains();
+    return any;
+}
+
 bool TcpMove::drive(Deadline until) {
     bool moved = false;
     auto last_moved = Clock::now();
@@ -85,7 +91,7 @@ bool TcpMove::drive(Deadline until) {
         }
         const auto now = Clock::now();
         if (now >= give_up_at_) given_up_ = true;
-        if (now >= until || given_up_ || Interruption::requested()) return moved;
+        if (now >= until || given_up_ || Interruption::requested()) return moved || drains();
         if (now - last_moved < kSpin) {
             cpu_relax();
         } else {

@@ -33,6 +33,7 @@ public:
 private:
     void add_lanes();
     void obey_cancel();
+    bool drains();
     void sleep(Deadline until);
 
     TcpTransport& transport_;

@@ -44,6 +44,26 @@ Status TransferEngine::attach(const std::string& session) {
     return status;
 }
 
+Status TransferEngine::attach_to(std::string_view session, std::shared_ptr<Peer>& peer) {
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+        {
+            const rcu::ReadGuard guard;
+            Peer* found = peers_.find(session);
+            if (found != nullptr && found->usable()) {
+                peer = found->shared_from_this();
+                return Status::Ok;
+            }
+        }
+        if (const Status status = attach(std::string(session)); status != Status::Ok) return status;
+    }
+    return ends_again_and_again(session);
+}
+
+Status TransferEngine::ends_again_and_again(std::string_view session) {
+    return fail(Status::NotConnected, "session %.*s ended again and again while we attached to it",
+                static_cast<int>(session.size()), session.data());
+}
+
 Status TransferEngine::dial_once(const std::string& session) {
     DialRequest request;
     Directory directory;
@@ -58,6 +78,8 @@ Status TransferEngine::dial_once(const std::string& session) {
         request.own_session = session_;
         request.own_host = host_;
         request.allowed = allowed_;
+        request.choose = choose_network_route_;
+        request.ucx = ucx_options_;
         request.deadline = deadline();
         directory = directory_;
         service = service_;
@@ -104,7 +126,7 @@ Status TransferEngine::route(std::string_view session, Route& route, std::string
     if (peer == nullptr)
         return fail(Status::NotConnected, "session %.*s ended while we asked for the way there",
                     static_cast<int>(session.size()), session.data());
-    route = peer->transport->traits().route;
+    route = peer->route();
     reason = peer->route_reason;
     return Status::Ok;
 }

@@ -156,12 +156,12 @@ std::string obstacle_to(const PeerProcess& process) {
 // What is mapped here needs no way; `link` leads to the session's address.
 Status choose_way(const DialRequest& request, const Link& link, const Secret& data_secret, Peer& peer) {
     const std::string obstacle = obstacle_to(peer.process);
-    if (obstacle.empty() || (!request.allowed.network && peer.process.pid != 0)) {  // says so when it is used
+    if (obstacle.empty() || (!request.allowed.tcp && peer.process.pid != 0)) {  // says so when it is used
         peer.route_reason = "both are on one host";
         peer.transport = std::make_unique<PeerProcessTransport>(peer.process);
         return Status::Ok;
     }
-    if (!request.allowed.network) {
+    if (!request.allowed.tcp) {
         return fail(Status::NotConnected, "session %s: %s, or allow HOST_TCP in data_op_type", request.session.c_str(),
                     obstacle.c_str());
     }
@@ -186,9 +186,18 @@ Status attach_neighbour(const DialRequest& request, const Welcome& welcome, cons
     return fail(Status::NotConnected, "session %s ended while we attached to it", request.session.c_str());
 }
 
+Status choose_network_route(const DialRequest& request, const UcxOffer& ucx, bool same_host, NetworkRoute& chosen) {
+    if (request.choose != nullptr) {
+        const Status status = request.choose(ucx, same_host, chosen);
+        return status == Status::Ok ? status : about(request, status);
+    }
+    chosen.reason = same_host ? "data_op_type allows nothing but the network" : "it is on another host";
+    return Status::Ok;
+}
+
 // On the connection that we have: it stays, and its end means that the peer is gone.
 Status attach_remote(const DialRequest& request, const Welcome& welcome, const std::shared_ptr<Link>& link,
-                     Peer& peer) {
+                     bool same_host, Peer& peer) {
     const AttachRemote attach{welcome.secret, request.own_instance, request.own_session};
     if (link->send(encode(attach)) != Sending::Sent) return strange(request);
     Packet answer;
@@ -205,7 +214,14 @@ Status attach_remote(const DialRequest& request, const Welcome& welcome, const s
     peer.target_id = target_id(welcome.instance);
     peer.process = {0, &Peer::kLifeUnknown};
     peer.link = link;
-    return reach_over_tcp(request, data_address, accepted->data_secret, peer);
+    NetworkRoute chosen;
+    const Status status = choose_network_route(request, accepted->ucx, same_host, chosen);
+    if (status != Status::Ok) return status;
+    peer.route_reason = chosen.reason;
+    if (!chosen.by_ucx) return reach_over_tcp(request, data_address, accepted->data_secret, peer);
+    peer.ucx = std::make_unique<ucx::RemoteRanges>(request.ucx, accepted->ucx.version);
+    peer.is_synchronous = false;
+    return Status::Ok;
 }
 
 }  // namespace
@@ -221,9 +237,8 @@ Status dial(const DialRequest& request, std::shared_ptr<Peer>& attached) {
     Status status = Status::Ok;
     if (same_host && request.allowed.host) {
         status = attach_neighbour(request, welcome, *link, *peer);
-    } else if (request.allowed.network) {
-        peer->route_reason = same_host ? "data_op_type allows nothing but the network" : "it is on another host";
-        status = attach_remote(request, welcome, link, *peer);
+    } else if (request.allowed.network()) {
+        status = attach_remote(request, welcome, link, same_host, *peer);
     } else {
         status = fail(Status::NotConnected,
                       "session %s is on another host (or in a container with its own network), and data_op_type allows "

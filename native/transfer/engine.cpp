@@ -6,12 +6,16 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <fstream>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/notice.h"
 #include "base/pause_point.h"
 #include "sync/rcu.h"
 #include "tcp/served_memory.h"
@@ -27,6 +31,14 @@ bool is_restricted_by_yama() {
     int scope = 0;
     std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
     return scope == 1;
+}
+
+// Other routes lead to what UCX cannot serve: whoever registers it is told, and so is who asks for it.
+void serve(ucx::ServedRanges& ranges, std::span<const Extent> registered) {
+    const std::string before = last_error();
+    if (ranges.add(registered) == Status::Ok) return;
+    notice("memory was registered that UCX cannot serve, so RDMA does not lead there: %s", last_error().c_str());
+    set_last_error(before);
 }
 
 }  // namespace
@@ -86,7 +98,7 @@ void TransferEngine::set_directory(Directory directory) {
 }
 
 Status TransferEngine::open(const std::string& session, Milliseconds timeout, const std::string& host,
-                            RoutesAllowed allowed, const DataPlace& data_place) {
+                            RoutesAllowed allowed, const DataPlace& data_place, const UcxUse& ucx) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     SessionAddress address;
     if (const Status status = SessionAddress::parse(session, address); status != Status::Ok) return status;
@@ -115,6 +127,8 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     }
     const auto offers = std::make_shared<SegmentOffers>();
     registrations_.show_on(page.get(), offers);
+    const auto ucx_ranges = ucx.options ? std::make_shared<ucx::ServedRanges>(*ucx.options) : nullptr;
+    if (ucx_ranges != nullptr) serve(*ucx_ranges, registrations_.list());
     const SessionOffer offer{.session = address.text(),
                              .host = host.substr(0, kLongestTextBytes),
                              .instance = instance,
@@ -122,7 +136,9 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
                              .data_secret = data_secret,
                              .data_address = data_listener == nullptr ? SessionAddress{} : data_listener->address(),
                              .registrations_fd = page->shown_fd(),
-                             .segments = offers};
+                             .segments = offers,
+                             .ucx = ucx.offer,
+                             .ucx_ranges = ucx_ranges};
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
@@ -147,6 +163,9 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     service_ = std::move(service);
     served_ = std::move(served);
     data_listener_ = std::move(data_listener);
+    choose_network_route_ = ucx.choose;
+    ucx_options_ = ucx.options.value_or(ucx::Options{});
+    ucx_ranges_ = ucx_ranges;
     open_.store(true, std::memory_order_release);
     return Status::Ok;
 }
@@ -174,6 +193,7 @@ void TransferEngine::close() {
     registrations_.show_on(nullptr, nullptr);
     std::unique_ptr<tcp::ServedMemory> served = std::move(served_);
     std::unique_ptr<tcp::Listener> data_listener = std::move(data_listener_);
+    std::shared_ptr<ucx::ServedRanges> ucx_ranges = std::move(ucx_ranges_);
     lock.unlock();
     PausePoint::reach("transfer.close");
     if (service != nullptr) {
@@ -184,6 +204,7 @@ void TransferEngine::close() {
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
     data_listener.reset();
     served.reset();
+    if (ucx_ranges != nullptr) ucx_ranges->remove([](const Extent&) { return true; });  // others may still have it
     wait_for_server();
     peers_.clear();
     lock.lock();
@@ -211,6 +232,7 @@ void TransferEngine::abandon_in_child() {
     service_.reset();
     served_.reset();
     data_listener_.reset();
+    ucx_ranges_.reset();
     peers_.abandon_in_child();
     stream_.reset();
     page_.reset();
@@ -225,12 +247,45 @@ Status TransferEngine::register_memory(std::span<const std::uint64_t> starts,
         return fail(Status::InvalidParam, "%zu addresses and %zu sizes: both must be as many", starts.size(),
                     sizes_bytes.size());
     }
-    return registrations_.add(starts, sizes_bytes);
+    const Status status = registrations_.add(starts, sizes_bytes);
+    if (status == Status::Ok) serve_by_ucx(starts, sizes_bytes);
+    return status;
+}
+
+std::shared_ptr<ucx::ServedRanges> TransferEngine::ucx_ranges() const {
+    const std::lock_guard lock(mutex_);
+    return ucx_ranges_;
+}
+
+// After it was registered: whoever opens the engine meanwhile may serve it as well.
+void TransferEngine::serve_by_ucx(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes) {
+    const std::shared_ptr<ucx::ServedRanges> ranges = ucx_ranges();
+    if (ranges == nullptr) return;
+    std::vector<Extent> added;
+    for (std::size_t i = 0; i < starts.size(); ++i) added.push_back({starts[i], sizes_bytes[i]});
+    PausePoint::reach("transfer.register.unserved");
+    serve(*ranges, added);
+    // Whoever has unregistered some of it meanwhile did so before it was served.
+    if (std::ranges::all_of(starts, [&](std::uint64_t start) { return registrations_.has(start); })) return;
+    ranges->remove([&](const Extent& range) { return !registrations_.has(range.address); });
+}
+
+bool TransferEngine::remove_inside(std::uint64_t start, std::uint64_t end) {
+    const bool removed = registrations_.remove_inside(start, end);
+    if (const std::shared_ptr<ucx::ServedRanges> ranges = ucx_ranges(); removed && ranges != nullptr) {
+        ranges->remove(
+            [&](const Extent& range) { return range.address < end && range.address + range.size_bytes > start; });
+    }
+    return removed;
 }
 
 Status TransferEngine::unregister_memory(std::span<const std::uint64_t> starts) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     if (const Status status = registrations_.remove(starts); status != Status::Ok) return status;
+    if (const std::shared_ptr<ucx::ServedRanges> ranges = ucx_ranges(); ranges != nullptr) {
+        const std::set<std::uint64_t> gone(starts.begin(), starts.end());
+        ranges->remove([&](const Extent& range) { return gone.contains(range.address); });
+    }
     const Status status = wait_for_initiators("memory was unregistered");
     if (status == Status::Ok) registrations_.settle(starts);
     return status;
@@ -265,7 +320,7 @@ Status TransferEngine::wait_for_initiators(const char* what) {
 // Memory of this process, whoever's, is about to go: nobody may believe that it is still registered.
 void TransferEngine::export_ends(const ExportedRange& range) {
     if (fork_guard_.in_forked_child()) return;
-    if (registrations_.remove_inside(range.start, range.end)) {
+    if (remove_inside(range.start, range.end)) {
         const std::string before = last_error();
         // An initiator that is stopped inside keeps the file, not our addresses: its bytes go nowhere.
         if (wait_for_initiators("registered memory was given back") != Status::Ok) set_last_error(before);
@@ -280,11 +335,13 @@ void TransferEngine::export_ends(const ExportedRange& range) {
 
 Status TransferEngine::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    const std::unique_lock lock = lock_when_closed();
+    std::unique_lock lock = lock_when_closed();
     if (arena_ == nullptr) arena_ = std::make_unique<Arena>();
     if (const Status status = arena_->allocate(size_bytes, address); status != Status::Ok) return status;
     const Status status = registrations_.add({&address, 1}, {&size_bytes, 1});
     if (status != Status::Ok) static_cast<void>(arena_->release(address));
+    lock.unlock();
+    if (status == Status::Ok) serve_by_ucx({&address, 1}, {&size_bytes, 1});
     return status;
 }
 
@@ -297,7 +354,7 @@ Status TransferEngine::release(std::uint64_t address) {
             return fail(Status::NotExist, "0x%" PRIx64 " is not the start of memory from trans_malloc", address);
         }
     }
-    static_cast<void>(registrations_.remove_inside(address, address + size_bytes));
+    static_cast<void>(remove_inside(address, address + size_bytes));
     if (const Status status = wait_for_initiators("trans_free was called"); status != Status::Ok) return status;
     const std::lock_guard lock(mutex_);
     if (arena_ == nullptr) return Status::Ok;

@@ -31,6 +31,7 @@
 #include "sync/liveness_lease.h"
 #include "tcp/listener.h"
 #include "tcp/served_memory.h"
+#include "transfer/dialling.h"
 #include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
@@ -39,8 +40,12 @@
 #include "transfer/segment_offers.h"
 #include "transfer/service.h"
 #include "transports/transport.h"
+#include "ucx/context.h"
+#include "ucx/served_ranges.h"
 
 namespace memfabric {
+
+struct Question;
 
 // A batch as callers hold it. `buffers` are this process's addresses, `peer_buffers` the peer's.
 struct TransferArrays {
@@ -55,6 +60,13 @@ struct DataPlace {
     std::string host;
     std::uint16_t first_port = 0;
     std::uint16_t last_port = 0;
+};
+
+// What this process has of UCX (without options only the reason why there is nothing), and who decides where it leads.
+struct UcxUse {
+    std::optional<ucx::Options> options;
+    UcxOffer offer;
+    ChooseNetworkRoute choose;
 };
 
 // 16-bit numbers that become 8-bit integers at the peer; quantisation.h says how. Each piece has `unit_num` units of
@@ -88,7 +100,7 @@ public:
     // `host` says which host this process counts as: engines of other hosts are reached through the network.
     // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
     Status open(const std::string& session, Milliseconds timeout, const std::string& host, RoutesAllowed allowed = {},
-                const DataPlace& data_place = {});
+                const DataPlace& data_place = {}, const UcxUse& ucx = {});
     void close();  // idempotent
     void abandon_in_child();
     bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
@@ -144,15 +156,25 @@ private:
     std::optional<Status> move_if_attached(Direction direction, std::string_view session, std::span<const Piece> pieces,
                                            std::uint64_t total_bytes, bool may_wait);
     Status move_to(Peer& peer, const Move& move);
+    Status move_remote(rcu::ReadGuard& guard, Peer& peer, const Move& move);
+    Status route_remote(Peer& peer, const Move& move, RoutedBatch& batch, ucx::RemoteRanges::Kept& kept);
+    Status learn_region(Peer& peer, const Move& move, std::uint64_t address);
+    Status ask_peer(Peer& peer, const Question& question, Answer& answer);
     Status move_inside(rcu::ReadGuard& guard, Peer& peer, std::shared_ptr<Peer>& kept, const Move& move);
     Status write_and_notify(std::string_view session, std::span<const Piece> pieces, std::uint64_t total_bytes,
                             std::string_view data);
-    std::shared_ptr<Peer> attached(std::string_view session) const;  // nullptr: we are not
+    // Attached, now or before, and kept by the caller.
+    Status attach_to(std::string_view session, std::shared_ptr<Peer>& peer);
+    static constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
+    static Status ends_again_and_again(std::string_view session);
     Status notify_peer(Peer& peer, std::string_view data);
     Status quantise_and_move(const std::string& session, const QuantisedBatch& batch);
     Status attach(const std::string& session);
     Status dial_once(const std::string& session);
     Status wait_for_initiators(const char* what);
+    void serve_by_ucx(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes);
+    bool remove_inside(std::uint64_t start, std::uint64_t end);
+    std::shared_ptr<ucx::ServedRanges> ucx_ranges() const;
     static void wait_for_server();
     void export_ends(const ExportedRange& range) override;
     Status check_process() const;
@@ -184,6 +206,10 @@ private:
     std::unique_ptr<tcp::Listener> data_listener_;  // where they connect, if not at the session's address
     std::shared_ptr<Stream> stream_;
     Directory directory_;
+    ChooseNetworkRoute choose_network_route_;
+    ucx::Options ucx_options_;
+    std::shared_ptr<ucx::ServedRanges>
+        ucx_ranges_;  // what peers of other hosts reach by UCX; nothing if it is not here
     std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();
     std::shared_ptr<Notifications> notifications_ = std::make_shared<Notifications>();
 

@@ -15,7 +15,6 @@
 #include "base/last_error.h"
 #include "base/pause_point.h"
 #include "copy/engine.h"
-#include "copy/piece_failure.h"
 #include "memory/move_pins.h"
 #include "sync/rcu.h"
 #include "transfer/access_epochs.h"
@@ -33,13 +32,8 @@ constexpr std::uint64_t kAllAddresses = std::uint64_t{1} << 56;
 // What a transfer moves inside a guard, or between two looks at the peer's registrations: some 10 to 50 ms, and enough
 // for all threads to work far from each other.
 constexpr std::size_t kPartBytes = std::size_t{128} << 20;
-constexpr int kMostAttempts = 3;  // a peer may restart between attaching and using it, but not forever
 
 using Segments = std::vector<std::shared_ptr<const void>>;  // of the peer that stay mapped after the guard
-
-constexpr Operation operation_of(Direction direction) {
-    return direction == Direction::Write ? Operation::Write : Operation::Read;
-}
 
 // Where the piece goes: by its own way where it is mapped, else through the peer's transport. False: it is not all
 // registered there.
@@ -122,15 +116,6 @@ void count(const rcu::ReadGuard& guard, const RoutedBatch& batch) {
     }
 }
 
-// Names the piece, if there are several.
-[[gnu::cold]] Status about_one(Status status, std::size_t index, std::span<const Piece> pieces) {
-    return pieces.size() == 1 ? status : about_piece(status, index, pieces.size(), pieces[index]);
-}
-
-[[gnu::cold]] Status explain_range(const Peer& peer, const Move& move, std::size_t index) {
-    return about_one(explain_range(peer, move.direction, move.pieces[index]), index, move.pieces);
-}
-
 Status admit_all(LocalBuffers& local, Direction direction, std::span<const Piece> pieces) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
         if (const Status status = local.admit(local_extent(direction, pieces[i])); status != Status::Ok) [[unlikely]]
@@ -195,33 +180,6 @@ Status move_long(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chron
     return conclude(peer, move.direction, sum, move.total_bytes);
 }
 
-// A peer on another host looks at its registrations itself, before every system call of its own. Leaves the guard.
-Status move_remote(rcu::ReadGuard& guard, Peer& peer, const Move& move, std::chrono::nanoseconds stall_limit) {
-    MovePins pins;
-    LocalBuffers local(&pins);
-    RoutedBatch batch;
-    for (std::size_t i = 0; i < move.pieces.size(); ++i) {
-        const Piece& piece = move.pieces[i];
-        if (piece.size_bytes == 0 || local_of(move.direction, piece) == 0) [[unlikely]]
-            return explain_range(peer, move, i);
-        const Status status = local.admit(local_extent(move.direction, piece));
-        if (status != Status::Ok) [[unlikely]]
-            return about_one(status, i, move.pieces);
-        batch.add(*peer.transport, move.direction, piece, move.pieces.size());
-    }
-    count(guard, batch);
-    guard.leave();
-    const auto may_go_on = [&] {
-        if (const Status status = local.recheck_pinned(); status != Status::Ok) return status;
-        return peer.usable() ? Status::Ok : fail(Status::NotConnected, "the connection to its host has ended");
-    };
-    Outcome outcome = batch.run(may_go_on, stall_limit);
-    if (const Status status = local.recheck_pinned(); outcome.status == Status::Ok && status != Status::Ok) {
-        outcome += {status, 0, take_last_error()};
-    }
-    return outcome.status == Status::Ok ? Status::Ok : explain_failure(peer, move.direction, outcome, move.total_bytes);
-}
-
 }  // namespace
 
 std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, std::string_view session,
@@ -236,7 +194,7 @@ std::optional<Status> TransferEngine::transfer_if_attached(Direction direction, 
                                                                  std::shared_ptr<Peer>& kept, const Move& move) {
     if (peer.is_remote) {
         kept = peer.shared_from_this();
-        return move_remote(guard, *kept, move, timeout_);
+        return move_remote(guard, *kept, move);
     }
     const AccessEpochs::Epoch epoch(peer.target_id);
     if (!epoch.admitted()) [[unlikely]]
@@ -277,8 +235,7 @@ Status TransferEngine::move(Direction direction, std::string_view session, std::
         if (const Status status = check_process(); status != Status::Ok) return status;
         if (const Status status = attach(std::string(session)); status != Status::Ok) return status;
     }
-    return fail(Status::NotConnected, "session %.*s ended again and again while we attached to it",
-                static_cast<int>(session.size()), session.data());
+    return ends_again_and_again(session);
 }
 
 Status TransferEngine::transfer(Direction direction, std::string_view session, std::uint64_t buffer,

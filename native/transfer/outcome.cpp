@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/last_error.h"
+#include "copy/piece_failure.h"
 
 namespace memfabric {
 
@@ -19,6 +20,14 @@ Status explain_range(const Peer& peer, Direction direction, const Piece& piece) 
                 "session %s: %zu bytes at 0x%" PRIx64
                 " are not all inside memory that is registered there now; nothing was transferred",
                 peer.session.c_str(), piece.size_bytes, remote_of(direction, piece));
+}
+
+Status about_one(Status status, std::size_t index, std::span<const Piece> pieces) {
+    return pieces.size() == 1 ? status : about_piece(status, index, pieces.size(), pieces[index]);
+}
+
+Status explain_range(const Peer& peer, const Move& move, std::size_t index) {
+    return about_one(explain_range(peer, move.direction, move.pieces[index]), index, move.pieces);
 }
 
 namespace {

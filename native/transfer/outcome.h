@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "base/status.h"
 #include "transfer/peers.h"
@@ -13,6 +14,11 @@ namespace memfabric {
 
 // Why the piece may not be transferred.
 [[gnu::cold]] Status explain_range(const Peer& peer, Direction direction, const Piece& piece);
+
+// The same of a piece of the move; names it, if there are several.
+[[gnu::cold]] Status explain_range(const Peer& peer, const Move& move, std::size_t index);
+// Names the piece that a sentence is about, if there are several.
+[[gnu::cold]] Status about_one(Status status, std::size_t index, std::span<const Piece> pieces);
 
 // PartialFailed where memory that somebody has may have been changed: then all targets are undefined.
 [[gnu::cold]] Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome,

@@ -21,22 +21,31 @@ bool Peer::hear() {
             case Reception::End:
                 return false;
             case Reception::Packet:
-                if (const std::optional<Notified> notified = decode_notified(packet.bytes)) {
-                    answer = *notified;
-                    if (packet.fds.empty()) continue;
-                } else if (take(std::move(packet))) {
-                    continue;
-                }
+                if (hear_answer(packet) || take(std::move(packet))) continue;
                 link->hang_up();  // so that the service sees an end, whoever has read this
                 return false;
         }
     }
 }
 
-bool Peer::answer_to(std::uint64_t number, NotifyVerdict& verdict) {
+bool Peer::hear_answer(const Packet& packet) {
+    if (!packet.fds.empty()) return false;
+    if (const std::optional<Notified> notified = decode_notified(packet.bytes)) {
+        answer = {notified->number, notified->verdict, {}};
+        return true;
+    }
+    std::optional<ServedRegion> region = decode_served_region(packet.bytes);
+    if (!region) return false;
+    answer = {region->number, {}, std::move(*region)};
+    return true;
+}
+
+bool Peer::take_answer(std::uint64_t number, Answer& taken) {
     const std::lock_guard lock(hearing);
-    verdict = answer.verdict;
-    return answer.number == number;
+    if (answer.number != number) return false;
+    taken = std::move(answer);
+    answer = {};
+    return true;
 }
 
 bool Peer::take(Packet packet) {

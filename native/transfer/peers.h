@@ -22,13 +22,24 @@
 #include "transfer/registration_page.h"
 #include "transports/peer_process.h"
 #include "transports/transport.h"
+#include "ucx/remote_ranges.h"
 
 namespace memfabric {
 
 // Which ways an engine may go, whoever is at the other end.
 struct RoutesAllowed {
-    bool host = true;     // memory that is mapped here, or reached through the kernel
-    bool network = true;  // TCP
+    bool host = true;  // memory that is mapped here, or reached through the kernel
+    bool tcp = true;
+    bool rdma = false;  // by UCX
+
+    bool network() const { return tcp || rdma; }
+};
+
+// Of a peer, to the question of that number.
+struct Answer {
+    std::uint64_t number = 0;
+    NotifyVerdict verdict{};
+    ServedRegion region;
 };
 
 // Thread contract: filled by the thread that dialled, then shared. Transfers read it without locks inside a
@@ -40,17 +51,19 @@ struct Peer : std::enable_shared_from_this<Peer> {
     bool is_remote = false;  // on another host: it has neither page nor segments here, and checks every range itself
     PeerProcess process;
     SharedMapping page;
-    PeerSegments segments;                 // of its memory that can be mapped here
-    std::unique_ptr<Transport> transport;  // to all of its memory; leaves it after the page, whose words it reads
-    bool is_synchronous = true;            // the transport is: a move never waits for what the peer does
-    std::string route_reason;              // why this transport
-    std::shared_ptr<Link> link;            // its end means that the peer is gone
-    std::mutex hearing;                    // announcements are taken one after the other
-    Notified answer{};                     // the last one to a notification; under `hearing`
-    TimedLock notifying;                   // one at a time: that keeps their order
-    std::uint64_t last_notify = 0;         // under `notifying`
+    PeerSegments segments;                   // of its memory that can be mapped here
+    std::unique_ptr<Transport> transport;    // to all of its memory; leaves it after the page, whose words it reads
+    std::unique_ptr<ucx::RemoteRanges> ucx;  // instead of it
+    bool is_synchronous = true;              // the transport is: a move never waits for what the peer does
+    std::string route_reason;                // why this transport
+    std::shared_ptr<Link> link;              // its end means that the peer is gone
+    std::mutex hearing;                      // announcements are taken one after the other
+    Answer answer;                           // the last one; under `hearing`
+    TimedLock asking;                        // one question at a time: that keeps the order of notifications
+    std::uint64_t last_question = 0;         // under `asking`
     std::atomic<bool> gone{false};
 
+    Route route() const { return ucx != nullptr ? Route::Ucx : transport->traits().route; }
     const RegistrationWords& words() const { return *reinterpret_cast<const RegistrationWords*>(page.address()); }
     std::string process_name() const {  // for sentences
         return process.pid == 0 ? "its process" : "its process (" + std::to_string(process.pid) + ")";
@@ -72,8 +85,11 @@ struct Peer : std::enable_shared_from_this<Peer> {
 
     bool hear();               // takes the announcements that have arrived; false: the link has ended
     bool take(Packet packet);  // one announcement; false: it makes no sense
-    bool answer_to(std::uint64_t number, NotifyVerdict& verdict);  // false: none that was heard yet
+    bool take_answer(std::uint64_t number, Answer& taken);  // to that question; false: it was not heard yet
     void hang_up();
+
+private:
+    bool hear_answer(const Packet& packet);  // with `hearing`; false: it is none
 };
 
 // The peers of one engine by their session's name. Looked up before every transfer, changed when somebody is dialled.

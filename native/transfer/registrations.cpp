@@ -109,6 +109,13 @@ std::size_t Registrations::count() const {
     return ends_.size();
 }
 
+std::vector<Extent> Registrations::list() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Extent> all;
+    for (const auto& [start, end] : ends_) all.push_back({start, end - start});
+    return all;
+}
+
 void Registrations::show_on(RegistrationPage* page, std::shared_ptr<SegmentOffers> offers) {
     const std::lock_guard lock(mutex_);
     page_ = page;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "copy/request.h"
 #include "transfer/registration_page.h"
 #include "transfer/segment_offers.h"
 
@@ -33,6 +34,7 @@ public:
     bool remove_inside(std::uint64_t start, std::uint64_t end);  // whatever touches the range; false if nothing did
     bool has(std::uint64_t start) const;
     std::size_t count() const;
+    std::vector<Extent> list() const;
 
     // From now on changes are published there; nullptr = nowhere. Memory that peers can map is offered to them before
     // they can see that it is registered.

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that have not attached
 constexpr const char* kForeignSecret = "the secret is that of another engine; the session was restarted";
-constexpr int kMostInTurn = 64;  // notifications of one peer, before others are heard
+constexpr int kMostInTurn = 64;  // questions of one peer, before others are heard
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kLookPause = std::chrono::milliseconds(10);  // between looks at a process without a link
 
@@ -126,15 +126,15 @@ bool SessionService::tick() {
     return waiting;
 }
 
-// After the handshake an initiator says notifications only: any other word is as good as the end.
+// After the handshake an initiator asks questions only: any other word is as good as the end.
 void SessionService::hear(const LinkPointer& link) {
     if (const auto peer = peers_.find(link.get()); peer != peers_.end()) {
         if (!peer->second->hear()) end_peer(*link);
     } else if (const auto known = initiators_.find(link.get()); known != initiators_.end()) {
-        if (!hear_notifications(link, known->second.second->session)) return end_initiator(*link);
+        if (!hear_questions(link, known->second.second->session)) return end_initiator(*link);
         offer_.segments->flush(*link);
     } else if (const auto remote = remote_initiators_.find(link.get()); remote != remote_initiators_.end()) {
-        if (!hear_notifications(link, remote->second.session)) end_remote_initiator(*link);
+        if (!hear_questions(link, remote->second.session)) end_remote_initiator(*link);
     } else if (link->kind() == Link::Kind::Tcp) {
         hear_stranger(link);
     } else {
@@ -144,20 +144,46 @@ void SessionService::hear(const LinkPointer& link) {
 
 // All that have arrived, each with its answer; a peer that does not take its answers is not listened to until it does.
 // False: the link has ended.
-bool SessionService::hear_notifications(const LinkPointer& link, const std::string& session) {
+bool SessionService::hear_questions(const LinkPointer& link, const std::string& session) {
     for (int heard = 0; heard < kMostInTurn; ++heard) {
         const Sending sending = link->flush();
         if (sending != Sending::Sent) return sending != Sending::Failed;  // its socket tells when it has room
         Packet packet;
         const Reception reception = link->receive(packet);
         if (reception != Reception::Packet) return reception == Reception::Nothing;
-        std::optional<Notify> notify = decode_notify(packet.bytes);
-        if (!notify || !packet.fds.empty() || packet.fds_lost) return false;
-        const NotifyVerdict verdict = notifications_->put(session, std::move(notify->data));
-        if (!link->send_or_keep(encode(Notified{notify->number, verdict}))) return false;
+        if (!packet.fds.empty() || packet.fds_lost || !answer(link, session, packet)) return false;
     }
     unheard_.push_back(link);
     return true;
+}
+
+// False: it is no question, or the link has ended.
+bool SessionService::answer(const LinkPointer& link, const std::string& session, const Packet& packet) {
+    if (const std::optional<AskRegion> ask = decode_ask_region(packet.bytes)) {
+        return link->send_or_keep(encode(region_at(*ask)));
+    }
+    std::optional<Notify> notify = decode_notify(packet.bytes);
+    if (!notify) return false;
+    const NotifyVerdict verdict = notifications_->put(session, std::move(notify->data));
+    return link->send_or_keep(encode(Notified{notify->number, verdict}));
+}
+
+ServedRegion SessionService::region_at(const AskRegion& ask) const {
+    if (offer_.ucx_ranges == nullptr) return {ask.number, RegionVerdict::Failed, offer_.ucx.obstacle, 0, 0, {}, {}};
+    const ucx::ServedAt found = offer_.ucx_ranges->find(ask.address);
+    switch (found.verdict) {
+        case ucx::ServedAt::Verdict::Unknown:
+            return {ask.number, RegionVerdict::Unknown, {}, 0, 0, {}, {}};
+        case ucx::ServedAt::Verdict::Failed:
+            return {ask.number, RegionVerdict::Failed, found.obstacle, 0, 0, {}, {}};
+        case ucx::ServedAt::Verdict::Served:
+            break;
+    }
+    const ucx::RemoteRegion& region = found.region;
+    if (found.worker_address.size() + region.key.size() > kLongestUcxBytes) {
+        return {ask.number, RegionVerdict::Failed, "UCX's address and key are too long to be told", 0, 0, {}, {}};
+    }
+    return {ask.number, RegionVerdict::Served, {}, region.base, region.size_bytes, found.worker_address, region.key};
 }
 
 // The peer hangs up when it has its answer and is on this host; closing first could destroy that on its way.
@@ -181,7 +207,7 @@ void SessionService::admit_remote(const LinkPointer& link, const AttachRemote& a
         static_cast<void>(link->send(encode(Refused{kForeignSecret})));
         return endpoint_->drop(*link);
     }
-    const AcceptedRemote accepted{offer_.data_address.host, offer_.data_address.port, offer_.data_secret};
+    const AcceptedRemote accepted{offer_.data_address.host, offer_.data_address.port, offer_.data_secret, offer_.ucx};
     if (link->send(encode(accepted)) != Sending::Sent) return endpoint_->drop(*link);
     link->keep_alive();
     endpoint_->trust(*link);

@@ -30,6 +30,7 @@
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
 #include "transfer/segment_offers.h"
+#include "ucx/served_ranges.h"
 
 namespace memfabric {
 
@@ -43,6 +44,8 @@ struct SessionOffer {
     SessionAddress data_address;  // where they are made; without a host: at the session's
     int registrations_fd;
     std::shared_ptr<SegmentOffers> segments;
+    UcxOffer ucx;
+    std::shared_ptr<const ucx::ServedRanges> ucx_ranges;  // nothing: UCX is not offered
 };
 
 // Thread contract: public methods from any thread; the destructor ends the thread and joins it.
@@ -86,7 +89,9 @@ private:
     void hear(const LinkPointer& link);
     void hear_stranger(const LinkPointer& link);
     void admit_remote(const LinkPointer& link, const AttachRemote& attach);
-    bool hear_notifications(const LinkPointer& link, const std::string& session);
+    bool hear_questions(const LinkPointer& link, const std::string& session);
+    bool answer(const LinkPointer& link, const std::string& session, const Packet& packet);
+    ServedRegion region_at(const AskRegion& ask) const;
     void hear_attach(const LinkPointer& link);
     void end_initiator(Link& link);
     void end_remote_initiator(Link& link);

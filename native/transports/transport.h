@@ -26,6 +26,10 @@ namespace memfabric {
 
 enum class Direction : std::uint8_t { Read, Write };  // seen from this process
 
+constexpr Operation operation_of(Direction direction) {
+    return direction == Direction::Write ? Operation::Write : Operation::Read;
+}
+
 // Pieces are independent of each other, none is empty. The peer's sides (targets of a Write, sources of a Read) are its
 // addresses, not ours; a transport's traits say if that is the same.
 struct Move {

@@ -54,14 +54,14 @@ bool are_readable(const Move& move) {
     return probe.ask();
 }
 
-enum class Answer { Yes, No, None };
+enum class Writable { Yes, No, Unknown };
 
-Answer is_writable(std::uint64_t start, std::uint64_t size_bytes) {
+Writable is_writable(std::uint64_t start, std::uint64_t size_bytes) {
     const std::uint64_t first = start / page_bytes() * page_bytes();
     const std::uint64_t end = start + size_bytes;
-    if (end < start) return Answer::No;
-    if (madvise(reinterpret_cast<void*>(first), end - first, MADV_POPULATE_WRITE) == 0) return Answer::Yes;
-    return errno == EINVAL || errno == ENOSYS ? Answer::None : Answer::No;
+    if (end < start) return Writable::No;
+    if (madvise(reinterpret_cast<void*>(first), end - first, MADV_POPULATE_WRITE) == 0) return Writable::Yes;
+    return errno == EINVAL || errno == ENOSYS ? Writable::Unknown : Writable::No;
 }
 
 }  // namespace
@@ -70,11 +70,11 @@ bool buffers_are_accessible(const Move& move) {
     if (move.direction == Direction::Write) return are_readable(move);
     for (const Piece& piece : move.pieces) {
         switch (is_writable(local_of(move.direction, piece), piece.size_bytes)) {
-            case Answer::Yes:
+            case Writable::Yes:
                 break;
-            case Answer::No:
+            case Writable::No:
                 return false;
-            case Answer::None:  // a kernel before 5.14: at least that it is there
+            case Writable::Unknown:  // a kernel before 5.14: at least that it is there
                 return are_readable(move);
         }
     }

@@ -170,7 +170,6 @@ Status Library::resolve() {
     unsigned minor = 0;
     unsigned release = 0;
     calls_.get_version(&major, &minor, &release);
-    has_half_made_trouble_ = major == 1 && minor < 14;
     version_ = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
     if (major == kMajor && minor >= kOldestMinor) return Status::Ok;
     return fail(Status::NoResources, "UCX of %s is version %s; install 1.13 or a later 1.x", path_.c_str(),

@@ -34,8 +34,6 @@ public:
     const abi::Functions& calls() const { return calls_; }
     const std::string& path() const { return path_; }
     const std::string& version() const { return version_; }  // "1.13.1"
-    // A worker that ends while one of its connections is half made may end the process.
-    bool has_half_made_trouble() const { return has_half_made_trouble_; }
     std::string text(abi::Result result) const { return calls_.status_text(result); }
 
 private:
@@ -51,7 +49,6 @@ private:
     std::string missing_;  // the first function that is not there
     std::string path_;
     std::string version_;
-    bool has_half_made_trouble_ = false;
 };
 
 }  // namespace memfabric::ucx

@@ -79,10 +79,9 @@ void ProgressThread::end(std::unique_ptr<Worker> worker) {
     });
 }
 
-// UCX before 1.14, if it was built with its assertions, ends the process when a worker goes while one of its
-// connections is half made. So those that are being made are finished: none is new for a while.
+// UCX's TCP calls abort when a worker goes while one of its connections is half made: before 1.14 here, since then at
+// the initiator. So those that are being made are finished: none is new for a while. RDMA devices have no such sockets.
 void ProgressThread::settle(const Worker& worker) {
-    if (!worker.library().has_half_made_trouble()) return;
     const auto give_up_at = Clock::now() + kLongestSettling;
     std::vector<int> seen;
     for (auto settled_at = Clock::now() + kSettling; Clock::now() < std::min(settled_at, give_up_at);) {

@@ -3,11 +3,13 @@
     bm                      Big Memory: a pool with global addresses, for processes that share data of any kind
     TransferEngine          one-sided reads and writes into the memory of another process
     shm                     Share Memory: a symmetric heap with barrier and all-gather, for collective kernels
+    offload                 host memory for caches, of one process or shared by the ranks of a host
     create_config_store     starts the store through which the members of a cluster find each other
     Stream                  an ordered queue of asynchronous copies
 
-Calls return 0 or a negative code; they raise TypeError for wrong types only. After a failure `get_last_err_msg()` has a
-sentence that names what was wrong and what to do. Codes:
+Calls of the documented interface return 0 or a negative code; they raise TypeError for wrong types only. After a
+failure `get_last_err_msg()` has a sentence that names what was wrong and what to do, and `check(code)` raises it. Calls
+that take whole buffers (`pool.put`, `pool.get`, `engine.write`, `engine.read`) raise `errors.FabricError`. Codes:
 
     0 OK                        -2005 REPEAT_INVOKE     made once before
     -1 ERROR                    -2006 DUPLICATED        exists with other properties
@@ -18,7 +20,7 @@ sentence that names what was wrong and what to do. Codes:
     -2004 TIMEOUT               -2014 NOT_CONNECTED     the rank or session is not there
                                 -2015 BUFFER_TOO_SMALL
 
-`help(memfabric_hybrid.bm)`, `help(memfabric_hybrid.shm)` and `help(memfabric_hybrid.TransferEngine)` go on.
+`help()` of `memfabric_hybrid.bm`, `.shm`, `.offload` and `.TransferEngine` goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import SupportsIndex
 
-from memfabric_hybrid import _native, bm, errors, logs, process, shm
+from memfabric_hybrid import _native, bm, errors, logs, offload, process, shm
 from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.errors import InvalidParam, NoResources
 from memfabric_hybrid.store import parse_url
@@ -43,6 +45,7 @@ __all__ = [
     "TransferEngine",
     "TransferOpcode",
     "bm",
+    "check",
     "create_config_store",
     "errors",
     "get_and_clear_last_err_msg",
@@ -50,6 +53,7 @@ __all__ = [
     "get_last_err_msg",
     "get_lib_path",
     "initialize",
+    "offload",
     "set_conf_store_tls",
     "set_conf_store_tls_key",
     "set_extern_logger",
@@ -113,6 +117,16 @@ def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callabl
     arguments.text("tls_pk", tls_pk)
     arguments.text("tls_pk_pw", tls_pk_pw)
     raise NoResources("this version has no TLS for the store, so it takes no key")
+
+
+def check(code: int) -> None:
+    """Raises the FabricError of a call that returned anything but 0: `mf.check(pool.join())`.
+
+    For programs that like exceptions. On the thread that made the call, and before it makes another one: what the
+    exception says is that thread's last error.
+    """
+    if code != 0:
+        raise errors.failure_of(code, get_last_err_msg())
 
 
 def get_last_err_msg() -> str:

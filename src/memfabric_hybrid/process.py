@@ -12,6 +12,7 @@ from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.api import failure_log
 from memfabric_hybrid.bm import runtime as bm_runtime
 from memfabric_hybrid.machine import forks
+from memfabric_hybrid.offload import runtime as offload_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines
@@ -25,10 +26,11 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Ends Share Memory, Big Memory, every transfer engine and every store server of this process; idempotent."""
+    """Ends Share Memory, Big Memory, the offload memory, all transfer engines and all store servers; idempotent."""
     forks.notice()
     shm_runtime.stop()
     bm_runtime.stop()
+    offload_runtime.stop()
     engines.stop_all()
     hosting.stop_all()
 
@@ -44,6 +46,7 @@ def _in_forked_child() -> None:
     """A child must not talk on its parent's sockets, nor keep them open when the parent dies."""
     shm_runtime.abandon_after_fork()
     bm_runtime.abandon_after_fork()
+    offload_runtime.abandon_after_fork()
     engines.abandon_after_fork()
     hosting.abandon_after_fork()
 

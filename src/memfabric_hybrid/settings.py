@@ -21,7 +21,12 @@ class Setting(NamedTuple):
     meaning: str
 
 
-STORE_URL = Setting(("MF_CONFIG_STORE_URL", "ASCEND_MF_STORE_URL"), "", "URL", "Where the store launcher listens.")
+STORE_URL = Setting(
+    ("MF_CONFIG_STORE_URL", "ASCEND_MF_STORE_URL"),
+    "",
+    "URL",
+    "Where the store launcher listens; the store of SHARED offload memory whose configuration names none.",
+)
 LOG_LEVEL = Setting(
     ("MF_LOG_LEVEL", "ASCEND_MF_LOG_LEVEL"), "2", "0..5", "0 debug, 1 info, 2 warn, 3 error, 4 trace, 5 fatal."
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from memfabric_hybrid.address_space import join_fact
@@ -32,3 +35,27 @@ def test_a_fact_is_published_under_its_rank() -> None:
 def test_what_no_rank_has_written_is_left_out(name: str, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert join_fact.decode(update(**{name: value, "4": None})) == {4: None}
     assert f"bm/7/{name}" in capsys.readouterr().err
+
+
+def test_threads_that_decode_their_first_fact_together() -> None:
+    """msgspec looks at a type when it is first needed, and crashes when two threads do so at a time."""
+    code = """if True:
+        import os, sys, threading
+        from memfabric_hybrid.address_space import join_fact as jf
+        from memfabric_hybrid.store import WatchUpdate
+        data = jf.DataPlace("10.0.0.1:4711", b"id", b"secret")
+        fact = jf.JoinFact(11, 2, "host", 4711, 1, 0, "exchange", b"secret", 1, 0, "tag", 1, data)
+        update = WatchUpdate(False, "life", 1, {"bm/7/3": jf.encode(fact)})
+        sys.setswitchinterval(1e-6)
+        for _ in range(50):  # one in three crashed
+            child = os.fork()
+            if child == 0:
+                together = threading.Barrier(4)
+                threads = [threading.Thread(target=lambda: (together.wait(), jf.decode(update))) for _ in range(4)]
+                for thread in threads: thread.start()
+                for thread in threads: thread.join()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -80,8 +80,7 @@ def test_nobody_is_dropped_after_the_grace(cluster: Cluster, store_url: str) -> 
 def test_member_that_dies_while_the_store_is_away(cluster: Cluster, store_url: str) -> None:
     cluster.kill(STORE)
     cluster.kill(2)
-    for index in (1, 3):
-        assert cluster.call(index, "wait_for_view", [0, 2]) < WHOLE_S
+    cluster.call_all("wait_for_view", [0, 2], indices=(1, 3))
     restart_store(cluster, store_url)
     assert cluster.call(NEWCOMER, "take_part", store_url, 8, settings=ALONE) == 1, "its rank is free"
     cluster.call_all("wait_for_view", [0, 1, 2], indices=(1, 3, NEWCOMER))

@@ -14,6 +14,7 @@ import pytest
 import memfabric_hybrid as mf
 from memfabric_hybrid.bm import BigMemory, BmCopyType, BmMemType
 from support import pool_worker
+from support.pause_points import held
 from support.pool_worker import MIB
 
 USE_STREAM = 4
@@ -93,11 +94,12 @@ def test_wait_returns_the_first_failure_once(store_url: str, plain: int, workers
         cluster.call(0, "take_part", store_url, 2, dram=16 * MIB)
         other = pool.peer_rank_ptr(1, BmMemType.HOST)
         own = pool.peer_rank_ptr(0, BmMemType.HOST)
-        # The stream is busy while the rank dies, so what follows fails at its turn and not at submission.
-        for _ in range(300):
-            assert pool.copy_data(own, other, 16 * MIB, BmCopyType.G2G, USE_STREAM, stream) == 0
-        pool.copy_data(plain, own, 10, BmCopyType.H2G, USE_STREAM, stream)
-        cluster.kill(0)
+        with held("stream.before_task"):  # while the rank dies: what was submitted before fails at its turn
+            for _ in range(2):
+                assert pool.copy_data(own, other, 16 * MIB, BmCopyType.G2G, USE_STREAM, stream) == 0
+            assert pool.copy_data(plain, own, 10, BmCopyType.H2G, USE_STREAM, stream) == 0
+            cluster.kill(0)
+            pool_worker.wait_for_view([0])
         assert stream.wait() == -2014
         assert "rank 1" in mf.get_and_clear_last_err_msg()
         assert stream.wait() == 0, "told once"
@@ -117,10 +119,10 @@ def test_destroying_the_object_ends_what_is_queued(pool: BigMemory, own: int) ->
 
 def test_time_out_of_a_wait(pool: BigMemory, own: int) -> None:
     with mf.Stream() as stream:
-        for _ in range(500):
+        with held("stream.before_task"):
             assert pool.copy_data(own, own + 2 * MIB, 2 * MIB, BmCopyType.G2G, USE_STREAM, stream) == 0
-        assert stream.wait(timeout_s=0.0) == -2004
-        assert "0" in mf.get_and_clear_last_err_msg()
+            assert stream.wait(timeout_s=0.0) == -2004
+            assert "0" in mf.get_and_clear_last_err_msg()
         assert stream.wait(timeout_s=60) == 0
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,23 +51,29 @@ def test_difference_says_where() -> None:
 def test_a_late_call_an_unknown_code_and_a_missing_sentence_are_violations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.call_checker.SLACK_S", 0.05)
+    clock = SimpleNamespace(now_s=0.0, monotonic=lambda: clock.now_s)
+    monkeypatch.setattr("chaos.call_checker.time", clock)
     path = tmp_path / "a.events"
     written, reader = event_log.EventLog(path, "test"), event_log.EventLogReader(path)
-    starvation = StarvationMeter()
-    starvation.start()
+    starvation = StarvationMeter()  # which does not run: nobody is starved, except where the test says so
     calls = CallChecker(written, starvation, lambda: ()).open("thread")
+
+    def take(seconds: float, starved_s: float = 0.0) -> int:
+        clock.now_s += seconds
+        starvation.starved_s += starved_s
+        return 0
+
     try:
-        calls.make("quick", 0.0, (), lambda: 0)
+        calls.make("quick", 1.0, (), lambda: take(1.0))
+        calls.make("starved", 1.0, (), lambda: take(100.0, starved_s=99.0))
         assert reader.new_violations() == []
-        calls.make("slow", 0.0, (), lambda: time.sleep(0.3) or 0)  # type: ignore[func-returns-value]
+        calls.make("slow", 1.0, (), lambda: take(100.0))
         [late] = reader.new_violations()
-        calls.make("wrong", 0.0, (-2014,), lambda: -1)
+        calls.make("wrong", 1.0, (-2014,), lambda: -1)
         silent, unknown = reader.new_violations()
     finally:
-        starvation.stop()
         written.close()
-    assert "slow returned 0 after" in late
+    assert "slow returned 0 after 100.00 s" in late
     assert "without a sentence" in silent
     assert "returned -1, expected [-2014]" in unknown
 

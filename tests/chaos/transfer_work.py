@@ -11,7 +11,6 @@ import mmap
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -35,6 +34,7 @@ from chaos.plan import (
 from chaos.shared_state import Field, SharedState
 from chaos.sizes import some_size
 from memfabric_hybrid import _native, errors
+from memfabric_hybrid.transfer import Ticket
 
 GONE = (-2004, -2012, -2014)  # what a peer that is dead, stopped or restarting may cause
 
@@ -94,7 +94,7 @@ class TransferWork(Work):
         self._random = random.Random(seed)
         self._sequence = 0
         self._stream = mf.Stream()
-        self._kept: deque[Bytes] = deque(maxlen=16)  # a wait may be interrupted while the transfer goes on
+        self._held: list[tuple[Bytes, Callable[[], bool]]] = []  # what is read by transfers, until they are over
         self._writes: dict[str, Callable[[str, Bytes, int], int]] = {
             "transfer write": self._single,
             "transfer batch": self._batch,
@@ -147,7 +147,6 @@ class TransferWork(Work):
             offset = self._random.randrange(LANE_BYTES - size + 1)
         self._sequence += 1
         data = Pattern(kind, self._home.slot, lane, slot).block(self._sequence, offset, size)
-        self._kept.append(data)
         place = home[0] + lane_offset(self._home.slot, lane) + offset
         session = self._home.sessions[slot]
         name, write = self._random.choice(list(self._writes.items()))
@@ -218,14 +217,25 @@ class TransferWork(Work):
     def _read_batch(self, session: str, found: Bytes, place: int) -> int:
         return self._engine.batch_transfer_sync_read(session, *self._pieces(found, place))
 
+    def _hold(self, data: Bytes, is_over: Callable[[], bool]) -> None:
+        """Before the transfer begins: a wait for it may be interrupted, or give up, while it goes on."""
+        self._held = [(held, over) for held, over in self._held if not over()]
+        self._held.append((data, is_over))
+
     def _streamed(self, session: str, data: Bytes, place: int) -> int:
+        number = self._stream.submitted + 1
+        self._hold(data, lambda: self._stream.completed >= number)
         code = self._engine.transfer_async_write_submit(session, data.ctypes.data, place, data.nbytes, self._stream)
         return code or self._stream.wait()
 
     def _ticket(self, session: str, data: Bytes, place: int) -> int:
+        tickets: list[Ticket] = []
+        self._hold(data, lambda: any(ticket.done for ticket in tickets))
         try:
             ticket = self._engine.submit_write(session, *self._pieces(data, place))
+            tickets.append(ticket)
         except errors.FabricError as refusal:
+            self._held.pop()
             _native.set_last_error(str(refusal))  # where calls that return codes leave their sentence
             return int(refusal.code)
         if self._random.random() < 0.1 and ticket.cancel():

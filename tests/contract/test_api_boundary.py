@@ -109,3 +109,11 @@ def test_codes_from_elsewhere_become_exceptions_again() -> None:
     unknown = errors.failure_of(-77, "odd")
     assert type(unknown) is FabricError
     assert "-77" in str(unknown)
+
+
+def test_check_makes_an_exception_of_a_code() -> None:
+    mf.check(0)
+    with pytest.raises(errors.InvalidParam, match=r"log level is 9, expected 0\.\.5"):
+        mf.check(mf.set_log_level(9))
+    with pytest.raises(errors.FabricError, match="unknown code -77"):
+        mf.check(-77)

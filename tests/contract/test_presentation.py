@@ -14,12 +14,12 @@ import pytest
 
 import memfabric_hybrid as mf
 import mf_adapter
-from memfabric_hybrid import bm, logs, shm
+from memfabric_hybrid import bm, logs, offload, shm
 from memfabric_hybrid.api import boundary
 from memfabric_hybrid.transfer.ticket import Ticket
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
-OWNERS = (mf, bm, shm, bm.BigMemory, shm.ShareMemory, mf.TransferEngine)
+OWNERS = (mf, bm, offload, shm, bm.BigMemory, shm.ShareMemory, mf.TransferEngine)
 CHECKED_S = 300.0
 
 
@@ -46,7 +46,7 @@ def test_boundary_keeps_other_annotations() -> None:
     assert str(inspect.signature(act)) == "(number: 'int') -> 'int'"
 
 
-@pytest.mark.parametrize("module", [mf, bm, shm], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [mf, bm, offload, shm], ids=lambda module: module.__name__)
 def test_completion_shows_the_public_names_only(module: Any) -> None:
     assert {name for name in dir(module) if not name.startswith("_")} == set(module.__all__)
 
@@ -55,10 +55,15 @@ USER_PROGRAM = """
 import mf_adapter
 import mf_smem
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, device, shm
+from memfabric_hybrid import bm, device, offload, shm
 
 config = bm.BmConfig(init_timeout=3, auto_ranking=False, rank_id=1)
 other = shm.ShmConfig(operation_timeout=3, start_store=False)
+memory = offload.OffloadConfig(scene=offload.Scene.SHARED)
+memory.scene, memory.size = offload.LOCAL, 1 << 30
+scene: offload.Scene = memory.scene
+address: int = offload.malloc(memory.size) + offload.get_dva(0)
+copied: int = offload.sparse_copy(address, address, address, address, 0) + offload.free(address)
 engine = mf_adapter.TransferEngine()
 code: int = engine.initialize(None, "127.0.0.1:0", "Prefill", 0)
 opcode: mf.TransferOpcode = engine.TransferOpcode.Read

@@ -96,6 +96,8 @@ def open_peer(store_url: str, session: str, private_address: int) -> list[str]:
     )
     for mover in movers:
         mover.start()
+    for mover in movers:  # they have their connections
+        assert mover.first_round.wait(20), mover.complaints
     return [engine.route(session)[0], pool.route(0)[0]]
 
 
@@ -108,6 +110,7 @@ class Mover(threading.Thread):
         self.longest_s = 0.0
         self.complaints: list[str] = []
         self._write, self._read = write, read
+        self.first_round = threading.Event()
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -123,6 +126,7 @@ class Mover(threading.Thread):
             if source.raw != back.raw:
                 self.complaints.append(f"round {self.rounds}: other bytes came back than were written")
             self.rounds += 1
+            self.first_round.set()
             self._stopping.wait(0.001)
 
     def stop(self) -> tuple[int, float, list[str]]:

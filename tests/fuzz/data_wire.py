@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 FRAME = struct.Struct("<IHHI")
-FRAME_MAGIC, FRAME_VERSION = 0x5458464D, 2
+FRAME_MAGIC, FRAME_VERSION = 0x5458464D, 3
 HELLO, WELCOME, REFUSED, CONNECT, CONNECTED, ATTACH_REMOTE, ACCEPTED_REMOTE = 1, 2, 5, 8, 9, 10, 11
 
 REQUEST = struct.Struct("<IIIIQQQQ")  # magic, operation, pieces, move, sequence, payload bytes, first piece

@@ -175,7 +175,9 @@ def attached(session: str) -> tuple[socket.socket, bytes, bytes]:
     welcome = payload(link, data_wire.WELCOME)
     instance, secret = welcome[-32:-16], welcome[-16:]
     send(link, data_wire.frame(data_wire.ATTACH_REMOTE, secret + bytes(16) + b"\x06fuzzer"))
-    return link, instance, payload(link, data_wire.ACCEPTED_REMOTE)[-16:]
+    accepted = payload(link, data_wire.ACCEPTED_REMOTE)
+    secret_at = 1 + accepted[0] + 2  # behind the data port's host and number
+    return link, instance, accepted[secret_at : secret_at + 16]
 
 
 def payload(link: socket.socket, kind: int) -> bytes:
@@ -193,7 +195,7 @@ def opened(cluster: Cluster, store_url: str, rng: random.Random, stack: contextl
     stack.enter_context(link)
     with connect(store_url) as store:
         value = store.get(join_fact.key("bm/0", 0), deadline=Deadline(ANSWER_S))
-    place = msgspec.msgpack.decode(value or b"", type=JoinFact).data
+    place = msgspec.msgpack.Decoder(JoinFact).decode(value or b"").data
     zone = data_members.stamp(5 * ZONE)[ZONE : 2 * ZONE]
     registered = [
         Region(private + ZONE, bytearray(zone)),

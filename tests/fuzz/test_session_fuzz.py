@@ -14,17 +14,19 @@ import memfabric_hybrid as mf
 from support import campaigns
 
 HEADER = struct.Struct("<IHHI")
-MAGIC = 0x5458464D
+MAGIC, VERSION = 0x5458464D, 3
 SEEDS = (
-    HEADER.pack(MAGIC, 2, 1, 0),
-    HEADER.pack(MAGIC, 2, 3, 33) + bytes(33),
-    HEADER.pack(MAGIC, 2, 2, 40) + b"\x03abc\x03def" + bytes(32),
-    HEADER.pack(MAGIC, 2, 4, 20) + bytes(20),
-    HEADER.pack(MAGIC, 2, 5, 4) + b"\x03why",
-    HEADER.pack(MAGIC, 2, 6, 28) + bytes(28),
-    HEADER.pack(MAGIC, 2, 7, 4) + bytes(4),
-    HEADER.pack(MAGIC, 2, 12, 12) + bytes(12),
-    HEADER.pack(MAGIC, 2, 13, 9) + bytes(9),
+    HEADER.pack(MAGIC, VERSION, 1, 0),
+    HEADER.pack(MAGIC, VERSION, 3, 33) + bytes(33),
+    HEADER.pack(MAGIC, VERSION, 2, 40) + b"\x03abc\x03def" + bytes(32),
+    HEADER.pack(MAGIC, VERSION, 4, 20) + bytes(20),
+    HEADER.pack(MAGIC, VERSION, 5, 4) + b"\x03why",
+    HEADER.pack(MAGIC, VERSION, 6, 28) + bytes(28),
+    HEADER.pack(MAGIC, VERSION, 7, 4) + bytes(4),
+    HEADER.pack(MAGIC, VERSION, 12, 12) + bytes(12),
+    HEADER.pack(MAGIC, VERSION, 13, 9) + bytes(9),
+    HEADER.pack(MAGIC, VERSION, 14, 16) + bytes(16),
+    HEADER.pack(MAGIC, VERSION, 15, 30) + bytes(30),
 )
 
 

@@ -38,3 +38,20 @@ def test_leaving_while_the_store_is_out_of_reach_does_not_take_long(hosts3: Netw
         hosts3.hosts[2].link_down()
         cluster.call_all("uninitialize", indices=(5, 6), timeout_s=20)
         host_members.wait_until_whole(cluster, (1, 2, 3, 4), [0, 1, 2, 3])
+
+
+def test_bytes_that_the_network_takes_slowly_are_moving(hosts3: Network) -> None:
+    """The kernel buffers megabytes: that nothing is left to send does not mean that nothing moves."""
+    url = host_members.store_url(hosts3)
+    places = [hosts3.hosts[0].place, hosts3.hosts[0].place, hosts3.hosts[1].place]
+    with Cluster(3, "support.pool_worker", places=places) as cluster:
+        host_members.start_store(cluster, url)
+        for index in (1, 2):
+            host_members.take_part(cluster, index, url, operation_timeout=1)
+        host_members.wait_until_whole(cluster, (1, 2), (0, 1))
+        data = bytes(range(256)) * 4096
+        assert cluster.call(1, "write", 1, 0, data) == (0, "")  # TCP learns that it may send much at once
+        hosts3.hosts[1].rate(4)
+        assert cluster.call(1, "write", 1, 0, data[::-1]) == (0, "")  # 2 s
+        hosts3.heal()
+        assert cluster.call(1, "read", 1, 0, len(data)) == (0, data[::-1])

@@ -89,7 +89,8 @@ def test_what_a_rank_told_others_by_itself_is_known(
     for round_number in range(5):
         assert cluster.call(6, "call", "leave") == (0, "")
         code, sentence = cluster.call(1, "write", 5, 0, b"gone")
-        assert code == -2014, sentence
+        # By UCX, one that was under way when the news came may have written: nobody there says that it has not.
+        assert code == -2014 or (code == -2012 and "perhaps more" in sentence), sentence
         cluster.call(6, "join")
         assert cluster.call(1, "write", 5, 0, b"here %d" % round_number) == (0, "")
         assert cluster.call(6, "load", 5, 0, 6) == b"here %d" % round_number

@@ -20,6 +20,7 @@ from memfabric_hybrid.bm import BigMemory, BmCopyType, BmMemType
 
 HALF = 1 << 20
 SIZE = 2 * HALF  # of every place
+AROUND = 256  # bytes before and behind what was written, which are looked at as well
 TIERS = {"DRAM": BmMemType.HOST, "HBM": BmMemType.DEVICE}
 PLAIN = "plain"
 
@@ -72,12 +73,12 @@ class Field:
             start = int(content.ctypes.data)
             assert self.pool.copy_data(start, self.address(place, 0), SIZE, BmCopyType.H2G) == 0, mf.get_last_err_msg()
 
-    def seen(self, place: Place) -> Bytes:
+    def seen(self, place: Place, begin: int = 0, end: int = SIZE) -> Bytes:
         """What is there, as this process sees it."""
         if place == PLAIN:
-            return self.plain
-        content: Bytes = np.zeros(SIZE, np.uint8)
-        code = self.pool.copy_data(self.address(place, 0), int(content.ctypes.data), SIZE, BmCopyType.G2H)
+            return self.plain[begin:end]
+        content: Bytes = np.zeros(end - begin, np.uint8)
+        code = self.pool.copy_data(self.address(place, begin), int(content.ctypes.data), end - begin, BmCopyType.G2H)
         assert code == 0, mf.get_last_err_msg()
         return content
 
@@ -87,8 +88,11 @@ class Field:
     def expect(self, source: Place, source_at: int, target: Place, target_at: int, size: int) -> None:
         self.model[target][target_at : target_at + size] = self.model[source][source_at : source_at + size]
 
-    def check(self, place: Place) -> None:
-        np.testing.assert_array_equal(self.seen(place), self.model[place], f"{place} differs")
+    def check(self, place: Place, begin: int = 0, end: int = SIZE) -> None:
+        begin, end = max(begin, 0), min(end, SIZE)
+        np.testing.assert_array_equal(
+            self.seen(place, begin, end), self.model[place][begin:end], f"{place} differs from {begin} on"
+        )
 
     def copy(self, source: Place, source_at: int, target: Place, target_at: int, size: int, *how: Any) -> None:
         code = self.pool.copy_data(self.address(source, source_at), self.address(target, target_at), size, *how)
@@ -134,7 +138,10 @@ class Field:
                 ]
                 self.batch(source, target, pieces, list, copy_type)
                 self.rectangle(source, target, (100, 130), 90, 50, copy_type)
-                self.check(target)
+                self.check(target, target_at - AROUND, target_at + size + AROUND)
+                self.check(target, HALF - AROUND, HALF + 20 * 1000 + AROUND)
+        for place in self.model:
+            self.check(place)
         assert mf.get_last_err_msg() == "", "success leaves no last error"
 
     def digests(self) -> dict[Place, str]:

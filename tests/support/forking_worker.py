@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ from support import forked_child, pool_worker
 
 SIZE = 64 * 1024
 WORLD = 6  # the workers, and children that become members
+KINDS = 4  # of work that `work` begins
 
 engine = mf.TransferEngine()
 heaps: list[shm.ShareMemory] = []
@@ -92,6 +94,18 @@ def fork(store_url: str, *, anew: bool) -> None:
 def progress() -> tuple[dict[str, int], list[str]]:
     """(what was done how often, what went wrong)."""
     return dict(done), list(wrong)
+
+
+def goes_on(before: dict[str, int], timeout_s: float) -> tuple[bool, tuple[dict[str, int], list[str]]]:
+    """Whether every kind of work is done once more in time, and the progress then."""
+
+    def all_done_once_more() -> bool:
+        return len(done) == KINDS and all(times > before.get(kind, 0) for kind, times in dict(done).items())
+
+    give_up_at = time.monotonic() + timeout_s
+    while not wrong and not all_done_once_more() and time.monotonic() < give_up_at:
+        time.sleep(0.001)
+    return all_done_once_more(), progress()
 
 
 def stop(leaves: bool) -> None:

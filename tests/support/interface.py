@@ -23,8 +23,8 @@ TOP_LEVEL_FUNCTIONS: dict[str, dict[str, Any]] = {
     "get_include_path": {},
     "get_lib_path": {},
 }
-TOP_LEVEL_OTHERS = {"bm", "shm", "TransferEngine", "TransferOpcode", "TransDataOpType"}
-BEYOND_THE_DOCUMENTS = {"Stream", "errors"}
+TOP_LEVEL_OTHERS = {"bm", "offload", "shm", "TransferEngine", "TransferOpcode", "TransDataOpType"}
+BEYOND_THE_DOCUMENTS = {"Stream", "check", "errors"}
 
 SDMA = 1
 BM_FUNCTIONS: dict[str, dict[str, Any]] = {

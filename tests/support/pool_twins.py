@@ -282,7 +282,10 @@ class TwinHost:
         return node
 
     def close(self) -> None:
-        for node in [*self.nodes.values(), *self._elsewhere]:
+        nodes = [*self.nodes.values(), *self._elsewhere]
+        for node in nodes:
+            node.is_silent = False  # nobody waits for an answer to its goodbye
+        for node in nodes:
             for pool in list(node.pools):
                 pool.destroy(Deadline(5))
             node.member.store.close()

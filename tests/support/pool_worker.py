@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
+
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, bm
 from memfabric_hybrid.transports import ucx_library
@@ -121,6 +123,19 @@ def read(owner: int, offset: int, size: int, object_id: int = 0) -> tuple[int, b
     source = address(owner, offset, HOST, object_id)
     code = pools[object_id].copy_data(source, ctypes.addressof(target), size, bm.BmCopyType.G2H)
     return code, target.raw
+
+
+def put_and_get(rank: int, object_id: int = 0) -> None:
+    """As programs write it that like exceptions."""
+    pool = pools[object_id]
+    pool.wait_for([rank])
+    assert rank in pool.ranks
+    rows = np.arange(12.0).reshape(3, 4)
+    pool.put(rows, rank, 4096)
+    np.testing.assert_array_equal(pool.get(rank, 4096, out=np.empty_like(rows)), rows)
+    pool.put(b"words", rank)
+    assert pool.get(rank, out=bytearray(5)) == b"words"
+    assert bytes(pool.array(rank, 5, "u1")) == b"words"
 
 
 def view(object_id: int = 0) -> list[int]:

@@ -60,6 +60,7 @@ def test_a_target_that_holds_the_gil_serves(
             for address in places:
                 must(engine.transfer_sync_write(session, ctypes.addressof(own), address, MIB))
             served += 1
+            time.sleep(0.005)
         must(late.initialize(None, "127.0.0.1:0", "Prefill", 0))
         must(late.transfer_sync_write(session, ctypes.addressof(own), places[0], MIB))
         assert time.monotonic() - began < seconds - 1

@@ -20,7 +20,7 @@ from support.workers import Cluster
 Workers = Callable[..., AbstractContextManager[Cluster]]
 OP_TYPES = [mf.TransDataOpType.SDMA, mf.TransDataOpType.HOST_TCP]
 HEADER = struct.Struct("<IHHI")
-MAGIC, VERSION = 0x5458464D, 2
+MAGIC, VERSION = 0x5458464D, 3
 HELLO, ATTACH_REMOTE, ACCEPTED_REMOTE, NOTIFY, NOTIFIED = 1, 10, 11, 12, 13
 
 
@@ -232,7 +232,7 @@ def test_an_answer_that_nobody_asked_for(engine: mf.TransferEngine) -> None:
                 assert receive(peer)[0] == HELLO
                 peer.sendall(frame(2, b"\x05other\x04name" + bytes(32)))  # on another host
                 assert receive(peer)[0] == ATTACH_REMOTE
-                peer.sendall(frame(ACCEPTED_REMOTE, b"\x00" + struct.pack("<H", 0) + bytes(16)))
+                peer.sendall(frame(ACCEPTED_REMOTE, b"\x00" + struct.pack("<H", 0) + bytes(16) + bytes(4)))
                 kind, payload = receive(peer)
                 assert (kind, payload[8:]) == (NOTIFY, b"x")
                 peer.sendall(frame(NOTIFIED, struct.pack("<QB", 999, 0)))  # to another one: not ours

@@ -207,12 +207,14 @@ def test_both_sides_decide_alike(one: str, other: str, items: list[tuple[str, st
 
 
 @pytest.mark.parametrize(
-    ("op_type", "host", "network"),
-    [(SDMA, True, True), (SHM, True, False), (TCP, False, True), (SHM | TCP, True, True),
-     (BmDataOpType.DEVICE_RDMA, True, True), (TCP | BmDataOpType.HOST_RDMA, False, True)],
+    ("op_type", "host", "tcp", "rdma"),
+    [(SDMA, True, True, True), (SHM, True, False, False), (TCP, False, True, False), (SHM | TCP, True, True, False),
+     (BmDataOpType.DEVICE_RDMA, True, True, True), (TCP | BmDataOpType.HOST_RDMA, False, True, True)],
 )  # fmt: skip
-def test_which_ways_transfers_may_go(op_type: BmDataOpType, host: bool, network: bool) -> None:
-    assert transfer_routes(op_type) == TransferRoutes(host, network)
+def test_which_ways_transfers_may_go(op_type: BmDataOpType, host: bool, tcp: bool, rdma: bool) -> None:
+    offered = UcxEnd("1.18.0", "ib", "mlx5_0:1")
+    assert transfer_routes(op_type, offered) == TransferRoutes(host, tcp, rdma)
+    assert transfer_routes(op_type, UcxEnd(obstacle="no device")) == TransferRoutes(host, tcp, False)
 
 
 @pytest.mark.parametrize("op_type", [BmDataOpType.HOST_RDMA, BmDataOpType.HOST_URMA])

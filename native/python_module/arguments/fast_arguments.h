@@ -45,17 +45,17 @@ void complain(const Signature<Count>& signature, std::size_t index, const std::s
     PyErr_Format(PyExc_TypeError, "%s(): %U %s", signature.method, signature.names[index], why.c_str());
 }
 
-// The same for the first argument from `first` on that is no number of 64 bits: copy types and the like are numbers
-// too.
+// The same for the first argument from `first` on that is no number of 64 bits, or of 32 if it is the `narrow` one.
 template <std::size_t Count>
 void complain_about_first(const Signature<Count>& signature, const std::array<PyObject*, Count>& slots,
-                          std::size_t first) {
+                          std::size_t first, std::size_t narrow = Count) {
     for (std::size_t i = first; i < Count; ++i) {
+        const std::uint64_t largest =
+            i == narrow ? std::numeric_limits<std::uint32_t>::max() : std::numeric_limits<std::uint64_t>::max();
         std::uint64_t number = 0;
-        if (slots[i] == nullptr || to_number(slots[i], number)) continue;
-        return complain(signature, i, fault_of_number(slots[i], std::numeric_limits<std::uint64_t>::max()));
+        if (slots[i] == nullptr || (to_number(slots[i], number) && number <= largest)) continue;
+        return complain(signature, i, fault_of_number(slots[i], largest));
     }
-    PyErr_Format(PyExc_TypeError, "%s(): a number is larger than its argument can be", signature.method);
 }
 
 // Puts each argument into the slot of its name; slots of arguments that were not given stay nullptr. False with a

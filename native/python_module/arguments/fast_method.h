@@ -12,9 +12,13 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "python_module/arguments/fast_arguments.h"
@@ -39,6 +43,27 @@ struct Argument<Number<T>> {
         return false;
     }
     Number<T> get() { return value; }
+};
+
+struct OptionalNumber {
+    std::optional<std::uint64_t> number;
+};
+
+template <>
+struct Argument<OptionalNumber> {
+    static constexpr const char* kDefault = "None";
+    OptionalNumber value;
+    bool load(PyObject* object, std::string& why) {
+        std::uint64_t number = 0;
+        if (object == Py_None) return true;
+        if (!to_number(object, number)) {
+            why = fault_of_number(object, std::numeric_limits<std::uint64_t>::max());
+            return false;
+        }
+        value.number = number;
+        return true;
+    }
+    OptionalNumber get() { return value; }
 };
 
 template <>
@@ -119,7 +144,13 @@ private:
         }
         try {
             Self& object = *nanobind::inst_ptr<std::remove_const_t<Self>>(self);
-            return to_python(std::apply([&](auto&... value) { return function(object, value.get()...); }, values));
+            const auto run = [&](auto&... value) { return function(object, value.get()...); };
+            if constexpr (std::is_void_v<Result>) {
+                std::apply(run, values);
+                return Py_NewRef(Py_None);
+            } else {
+                return to_python(std::apply(run, values));
+            }
         } catch (nanobind::python_error& error) {
             error.restore();
         } catch (const std::bad_alloc&) {
@@ -143,10 +174,11 @@ private:
         return false;
     }
 
-    static PyObject* to_python(Result result) {
-        if constexpr (std::signed_integral<Result>) {
+    template <typename Value>
+    static PyObject* to_python(Value result) {
+        if constexpr (std::signed_integral<Value>) {
             return PyLong_FromLongLong(result);
-        } else if constexpr (std::unsigned_integral<Result>) {
+        } else if constexpr (std::unsigned_integral<Value>) {
             return PyLong_FromUnsignedLongLong(result);
         } else {
             return nanobind::cast(std::move(result)).release().ptr();

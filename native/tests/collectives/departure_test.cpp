@@ -108,6 +108,15 @@ TEST(Departure, departures_at_any_moment_are_heard) {
     }
 }
 
+TEST(Departure, of_a_rank_that_the_object_does_not_have_is_a_sentence) {
+    const HostWorld world(2);
+    for (const std::uint32_t rank : {2U, 9999U, 1U << 22, ~0U}) {
+        world.groups[0]->declare_gone(rank, "somebody says so");
+        EXPECT_EQ(world.groups[0]->complaint(rank), "rank " + std::to_string(rank) + " does not belong to the object");
+    }
+    EXPECT_TRUE(contains(world.groups[0]->complaint(1), "rank 1 is gone"));
+}
+
 TEST(Departure, whoever_left_because_of_another_is_not_the_one_to_blame) {
     const HostWorld world(4);
     world.groups[1]->declare_gone(3, "rank 3 did not answer the store");  // only rank 1 knows

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/engine.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -27,8 +28,8 @@ public:
     explicit Twins(std::size_t size_bytes) : real_(size_bytes), model_(real_.bytes().size()) {}
 
     bool same_after_copy(CopyEngine& engine, std::size_t to, std::size_t from, std::size_t size_bytes) {
-        fill(real_.bytes(), seed_);
-        fill(model_, seed_++);
+        fill(real_.bytes(), seed_++);
+        std::ranges::copy(real_.bytes(), model_.begin());
         std::memmove(model_.data() + to, model_.data() + from, size_bytes);
         engine.copy(real_.begin() + to, real_.begin() + from, size_bytes);
         return std::memcmp(model_.data(), real_.begin(), model_.size()) == 0;

@@ -55,7 +55,41 @@ TEST(SessionFrames, notifications_survive_the_wire) {
     EXPECT_FALSE(decode_notify(encode(Notified{9, NotifyVerdict::Queued})).has_value());
 }
 
-TEST(SessionFrames, only_notifications_may_be_long) {
+TEST(SessionFrames, regions_of_ucx_survive_the_wire) {
+    const UcxOffer offer{"1.18.0", "ib", "mlx5_0:1", ""};
+    const auto accepted = decode_accepted_remote(encode(AcceptedRemote{"10.0.0.1", 7, Secret{5}, offer}));
+    ASSERT_TRUE(accepted.has_value());
+    EXPECT_EQ(accepted->data_port, 7);
+    EXPECT_EQ(accepted->ucx.version, "1.18.0");
+    EXPECT_EQ(accepted->ucx.devices, "mlx5_0:1");
+    const std::string long_text(1000, 'x');
+    EXPECT_TRUE(
+        decode_accepted_remote(encode(AcceptedRemote{long_text, 7, {}, {long_text, long_text, long_text, long_text}}))
+            .has_value());
+    const auto ask = decode_ask_region(encode(AskRegion{3, 0x7000'0000'1234}));
+    ASSERT_TRUE(ask.has_value());
+    EXPECT_EQ(ask->number, 3U);
+    EXPECT_EQ(ask->address, 0x7000'0000'1234ULL);
+    const ServedRegion region{3,
+                              RegionVerdict::Served,
+                              {},
+                              0x7000'0000'0000,
+                              1ULL << 40,
+                              Bytes(kLongestUcxBytes / 2, 'w'),
+                              Bytes(kLongestUcxBytes / 2, 'k')};
+    const auto back = decode_served_region(encode(region));
+    ASSERT_TRUE(back.has_value());
+    EXPECT_EQ(back->base, region.base);
+    EXPECT_EQ(back->size_bytes, region.size_bytes);
+    EXPECT_EQ(back->worker_address, region.worker_address);
+    EXPECT_EQ(back->key, region.key);
+    Bytes cut = encode(region);
+    cut.pop_back();
+    EXPECT_FALSE(decode_served_region(cut).has_value());
+    EXPECT_FALSE(decode_served_region(encode(ServedRegion{3, static_cast<RegionVerdict>(3), {}, 0, 0, {}, {}})));
+}
+
+TEST(SessionFrames, only_what_needs_it_may_be_long) {
     std::size_t frame_bytes = 0;
     Bytes frame = encode_notify(1, std::string(2 * kLongestPayloadBytes, 'n'));
     EXPECT_EQ(completeness(frame, frame_bytes), Completeness::Complete);

@@ -177,7 +177,7 @@ TEST(SpaceCopy, copy_2d_moves_rows_and_checks_the_whole_rectangle) {
                                  rectangle(world.dram(1), SIZE_MAX, 100, 4, 2),
                                  rectangle(world.dram(1), 10, std::size_t{1} << 33, 4, std::size_t{1} << 33)}) {
         EXPECT_EQ(space.copy_2d(bad, kH2G), Status::InvalidParam);
-        EXPECT_TRUE(says("no rectangle"));
+        EXPECT_TRUE(says("make no rectangle"));
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engines that count as two hosts: everything between them goes over TCP.
+// Engines that count as two hosts: everything between them goes over TCP, or by UCX, which goes over its own TCP here.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "tcp/server.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
+#include "tests/ucx/ucx_library.h"
 #include "transfer/engine.h"
 
 namespace memfabric {
@@ -27,8 +29,8 @@ std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uin
 class RemoteTransfer : public ::testing::Test {
 protected:
     void SetUp() override {
-        require_ok(one->open("127.0.0.1:0", 30s, "one host"));
-        require_ok(other->open("127.0.0.1:0", 30s, "another host"));
+        require_ok(one->open("127.0.0.1:0", 30s, "one host", {}, {}, ucx));
+        require_ok(other->open("127.0.0.1:0", 30s, "another host", {}, {}, ucx));
         expose(target);
     }
 
@@ -50,25 +52,48 @@ protected:
                              size_bytes);
     }
 
+    UcxUse ucx;  // none of it
     std::shared_ptr<TransferEngine> one = std::make_shared<TransferEngine>();
     std::shared_ptr<TransferEngine> other = std::make_shared<TransferEngine>();
     std::vector<std::byte> target = std::vector<std::byte>(std::size_t{5} << 20);
 };
 
-TEST_F(RemoteTransfer, writes_and_reads) {
+class RemoteTransferByUcx : public RemoteTransfer {
+protected:
+    void SetUp() override {
+        if (const std::string obstacle = load_ucx(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+        ucx.options = ucx_over_loopback();
+        ucx.offer.version = ucx::Library::loaded()->version();
+        ucx.choose = [](const UcxOffer&, bool, NetworkRoute& chosen) {
+            chosen = {true, "it was said"};
+            return Status::Ok;
+        };
+        RemoteTransfer::SetUp();
+    }
+};
+
+class RemoteTransferBy : public RemoteTransferByUcx, public ::testing::WithParamInterface<Route> {
+protected:
+    void SetUp() override { GetParam() == Route::Ucx ? RemoteTransferByUcx::SetUp() : RemoteTransfer::SetUp(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Network, RemoteTransferBy, ::testing::Values(Route::Tcp, Route::Ucx),
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
+
+TEST_P(RemoteTransferBy, writes_and_reads) {
     const std::vector<std::byte> source = pattern(target.size(), 1);
-    const auto before = rcu::traffic(Route::Tcp, Operation::Write, size_class(source.size()));
+    const auto before = rcu::traffic(GetParam(), Operation::Write, size_class(source.size()));
     ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
     EXPECT_EQ(target, source);
     std::vector<std::byte> back(target.size());
     ASSERT_EQ(read(back, back.size()), Status::Ok) << last_error();
     EXPECT_EQ(back, source);
-    const auto after = rcu::traffic(Route::Tcp, Operation::Write, size_class(source.size()));
+    const auto after = rcu::traffic(GetParam(), Operation::Write, size_class(source.size()));
     EXPECT_EQ(after.calls - before.calls, 1U);
     EXPECT_EQ(after.bytes - before.bytes, source.size());
 }
 
-TEST_F(RemoteTransfer, moves_batches_of_many_pieces) {
+TEST_P(RemoteTransferBy, moves_batches_of_many_pieces) {
     const std::vector<std::byte> source = pattern(target.size(), 2);
     std::vector<std::uint64_t> from;
     std::vector<std::uint64_t> to;
@@ -86,7 +111,7 @@ TEST_F(RemoteTransfer, moves_batches_of_many_pieces) {
     EXPECT_EQ(back, source);
 }
 
-TEST_F(RemoteTransfer, touches_registered_memory_only) {
+TEST_P(RemoteTransferBy, touches_registered_memory_only) {
     const std::vector<std::byte> source(target.size() + 1, std::byte{7});
     EXPECT_EQ(write(source, source.size()), Status::InvalidParam);
     EXPECT_TRUE(says("not all inside memory that is registered there now"));
@@ -131,7 +156,7 @@ TEST_F(RemoteTransfer, read_whose_registration_ends_in_the_middle_fails) {
     EXPECT_EQ(status, Status::PartialFailed) << "what came until then is in our buffer";
 }
 
-TEST_F(RemoteTransfer, peer_that_ends_is_told_and_one_that_comes_back_is_picked_up) {
+TEST_P(RemoteTransferBy, peer_that_ends_is_told_and_one_that_comes_back_is_picked_up) {
     const auto failures = one->failures();
     failures->listen();
     const std::vector<std::byte> source = pattern(100, 3);
@@ -143,12 +168,12 @@ TEST_F(RemoteTransfer, peer_that_ends_is_told_and_one_that_comes_back_is_picked_
     EXPECT_EQ(told, session);
     EXPECT_EQ(one->transfer(Direction::Write, session, address_of(source.data()), address_of(target.data()), 1),
               Status::NotConnected);
-    ASSERT_EQ(other->open(session, 30s, "another host"), Status::Ok);
+    ASSERT_EQ(other->open(session, 30s, "another host", {}, {}, ucx), Status::Ok);
     expose(target);
     EXPECT_EQ(write(source, source.size()), Status::Ok) << last_error();
 }
 
-TEST_F(RemoteTransfer, target_hears_that_its_initiator_has_gone) {
+TEST_P(RemoteTransferBy, target_hears_that_its_initiator_has_gone) {
     const auto failures = other->failures();
     failures->listen();
     ASSERT_EQ(one->probe(other->session()), Status::Ok);
@@ -180,6 +205,72 @@ TEST_F(RemoteTransfer, server_has_few_threads_and_ends_with_its_last_engine) {
     one->close();
     other->close();
     EXPECT_EQ(tcp::Server::process().threads(), 0U);
+}
+
+TEST_F(RemoteTransferByUcx, moves_across_registrations_that_touch) {
+    ASSERT_EQ(unexpose(target), Status::Ok);
+    const std::uint64_t start = address_of(target.data());
+    const std::uint64_t middle = start + 4097;
+    const std::uint64_t sizes[] = {4097, target.size() - 4097};
+    require_ok(other->register_memory({&start, 1}, {&sizes[0], 1}));
+    require_ok(other->register_memory({&middle, 1}, {&sizes[1], 1}));
+    const std::vector<std::byte> source = pattern(target.size(), 4);
+    ASSERT_EQ(write(source, source.size()), Status::Ok) << last_error();
+    EXPECT_EQ(target, source);
+    require_ok(other->unregister_memory({&start, 1}));
+    EXPECT_NE(write(source, source.size()), Status::Ok);  // the rest may have been written before UCX heard of it
+    EXPECT_EQ(write(source, source.size()), Status::InvalidParam);
+    EXPECT_EQ(one->transfer(Direction::Write, other->session(), address_of(source.data()), middle, 1), Status::Ok);
+}
+
+// Those that were registered together are reached through one worker.
+TEST_F(RemoteTransferByUcx, the_end_of_one_registration_disturbs_nobody_elses_moves) {
+    std::vector<std::vector<std::byte>> companions(8, std::vector<std::byte>(4096));
+    std::vector<std::byte> lasting(std::size_t{4} << 20);
+    std::vector<std::uint64_t> starts{address_of(lasting.data())};
+    std::vector<std::uint64_t> sizes{lasting.size()};
+    for (const std::vector<std::byte>& companion : companions) {
+        starts.push_back(address_of(companion.data()));
+        sizes.push_back(companion.size());
+    }
+    require_ok(other->register_memory(starts, sizes));
+    std::atomic<bool> over{false};
+    std::atomic<int> moved{0};
+    std::string failure;
+    std::thread writing([&] {
+        const std::vector<std::byte> source = pattern(lasting.size(), 5);
+        while (!over && failure.empty()) {
+            const Status status = one->transfer(Direction::Write, other->session(), address_of(source.data()),
+                                                address_of(lasting.data()), source.size());
+            if (status != Status::Ok) failure = last_error();
+            ++moved;
+        }
+    });
+    for (std::size_t i = 1; i < starts.size(); ++i) {
+        const int before = moved;
+        const auto give_up_at = std::chrono::steady_clock::now() + 30s;
+        while (moved < before + 2 && std::chrono::steady_clock::now() < give_up_at) std::this_thread::yield();
+        EXPECT_EQ(other->unregister_memory({&starts[i], 1}), Status::Ok) << last_error();
+    }
+    over = true;
+    writing.join();
+    EXPECT_EQ(failure, "");
+    EXPECT_EQ(lasting, pattern(lasting.size(), 5));
+    EXPECT_EQ(one->transfer(Direction::Write, other->session(), address_of(lasting.data()), starts.back(), 1),
+              Status::InvalidParam);
+}
+
+TEST_F(RemoteTransferByUcx, memory_that_is_unregistered_while_it_is_registered_is_not_served) {
+    std::vector<std::byte> fleeting(4096);
+    PausePoint::hold("transfer.register.unserved");
+    std::thread registering([&] { expose(fleeting); });
+    ASSERT_TRUE(PausePoint::wait_until_held("transfer.register.unserved", 20s));
+    EXPECT_EQ(unexpose(fleeting), Status::Ok);
+    PausePoint::release("transfer.register.unserved");
+    registering.join();
+    const std::byte source{1};
+    EXPECT_EQ(one->transfer(Direction::Write, other->session(), address_of(&source), address_of(fleeting.data()), 1),
+              Status::InvalidParam);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/assertions.h"
+#include "tests/become_test.h"
 #include "tests/ucx/ucx_library.h"
 #include "ucx/served_memory.h"
 #include "ucx/transport.h"
@@ -82,7 +83,6 @@ OtherProcess::OtherProcess(const std::string& part, const std::string& library) 
     int ends[2];
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     socket_.reset(ends[0]);
-    const std::string filter = "--gtest_filter=UcxPart.DISABLED_" + part;
     pid_ = fork();
     require(pid_ >= 0);
     if (pid_ == 0) {
@@ -90,11 +90,7 @@ OtherProcess::OtherProcess(const std::string& part, const std::string& library) 
         if (!library.empty()) setenv("MF_UCX_LIBRARY", library.c_str(), 1);
         if (dup2(ends[1], kPartFd) != kPartFd) _exit(1);
         syscall(SYS_close_range, kPartFd + 1, ~0U, 0);
-        unsetenv("GTEST_TOTAL_SHARDS");  // whatever half of the tests we are, the part is run
-        unsetenv("GTEST_SHARD_INDEX");
-        execl("/proc/self/exe", "native_tests", filter.c_str(), "--gtest_also_run_disabled_tests", "--gtest_brief=1",
-              nullptr);
-        _exit(1);
+        become_test("UcxPart.DISABLED_" + part);
     }
     ::close(ends[1]);
 }

@@ -121,26 +121,6 @@ TEST_F(UcxTransport, reaches_memory_that_was_added) {
     EXPECT_TRUE(contains(outcome.reason, "not all inside the memory that is registered there"));
 }
 
-// Old versions over TCP do not bear it, whatever we do: decision 0013.
-TEST_F(UcxTransport, memory_may_go_while_connections_to_it_are_made) {
-    const int rounds = ucx::Library::loaded()->has_half_made_trouble() ? 0 : 40;
-    for (int round = 0; round < rounds; ++round) {
-        std::unique_ptr<ucx::ServedMemory> served;
-        require_ok(ucx::ServedMemory::serve(memory_.data(), 4096, ucx_over_loopback(), served));
-        const auto way = way_to(served->for_initiators());
-        std::atomic<bool> begun{false};
-        std::thread writing([&] {
-            std::vector<std::byte> own(4096);
-            begun = true;
-            const Status status = move(*way, Direction::Write, own).status;
-            EXPECT_TRUE(status == Status::Ok || status == Status::NotConnected);
-        });
-        while (!begun) std::this_thread::yield();
-        served.reset();
-        writing.join();
-    }
-}
-
 // Which of two versions understand each other is UCX's business.
 TEST_F(UcxTransport, another_version_works_or_is_named) {
     const char* library = std::getenv("MF_UCX_OTHER_LIBRARY");

@@ -22,7 +22,7 @@ from memfabric_hybrid.address_space.participants import Participants, farewell
 from memfabric_hybrid.address_space.peer_memory import PeerMemory
 from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
+from memfabric_hybrid.errors import FabricError, NotConnected, NotStarted, TimedOut
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import WatchUpdate
 from memfabric_hybrid.transports.nic import is_loopback
@@ -115,6 +115,25 @@ class Group:
             ranks = ", ".join(map(str, missing))
             waiting.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
 
+    def wait_for(self, ranks: frozenset[int], deadline: Deadline) -> None:
+        """Returns when these take part and can be reached, however often they come and go meanwhile.
+
+        TimedOut names who is not here; NotStarted if we do not take part, or leave meanwhile.
+        """
+        with self._changed:
+            while True:
+                if not self._participants.takes_part:
+                    raise NotStarted("this rank does not take part: call join() first")
+                missing = sorted(ranks - set(self._participants.view()[1]))
+                if not missing:
+                    return
+                if deadline.expired:
+                    raise TimedOut(
+                        f"{len(missing)} of {len(ranks)} ranks did not come within {deadline.timeout_s:g} s: "
+                        f"{', '.join(map(str, missing))}"
+                    )
+                self._changed.wait(deadline.remaining_s())
+
     def _missing_after(self, wait_s: float, deadline: Deadline) -> list[int]:
         """Who is missing so much later; nobody, as soon as that is so."""
         known, until = self._participants, Deadline(wait_s)
@@ -199,8 +218,9 @@ class Group:
 
     def stop(self) -> None:
         """Nobody is admitted any more; who is there stays until `clear`."""
-        with self._lock:
+        with self._changed:
             self._participants.takes_part = False
+            self._changed.notify_all()
 
     def clear(self) -> None:
         """We do not take part any more: everybody is gone for us, and nobody is missed."""

@@ -49,6 +49,9 @@ class JoinFact(msgspec.Struct, frozen=True, array_like=True):
         return Stamp(self.instance, self.generation)
 
 
+_decode_fact = msgspec.msgpack.Decoder(JoinFact).decode
+
+
 def key(object_name: str, rank: int) -> str:
     return f"{object_name}/{rank}"
 
@@ -63,7 +66,7 @@ def decode(update: WatchUpdate) -> dict[int, JoinFact | None]:
     for name, value in update.entries.items():
         rank = name.rpartition("/")[2]
         try:
-            facts[int(rank)] = None if value is None else msgspec.msgpack.decode(value, type=JoinFact)
+            facts[int(rank)] = None if value is None else _decode_fact(value)
         except (ValueError, msgspec.DecodeError) as error:
             log.warning("the store shows %r, which no rank has written: %s", name, error)
     return facts

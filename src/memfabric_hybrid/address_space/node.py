@@ -1,6 +1,6 @@
 """This process's place in a cluster: its membership, its exchange with the neighbours, and the pools it takes part in.
 
-Dispatches what the exchange and the store report to the pools. One node per process and kind (bm, shm).
+Dispatches what the exchange and the store report to the pools. One node per process and kind (bm, shm, offload).
 """
 
 from __future__ import annotations

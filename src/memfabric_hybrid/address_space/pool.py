@@ -140,9 +140,13 @@ class Pool:
             self._retire(deadline, reason)
 
     def extend(self, tier: Tier, size_bytes: int, placement: Placement, deadline: Deadline) -> None:
-        """Adds memory behind what we have; neighbours can use it when this returns."""
+        """Adds memory behind what we have; neighbours can use it when this returns.
+
+        If it fails because of them, the memory is there nevertheless: none is added to offer it again.
+        """
         with self._changes.turn(deadline):
-            self._own.extend(tier, size_bytes, placement)
+            if size_bytes:
+                self._own.extend(tier, size_bytes, placement)
             if self.joined:
                 self._protocol.offer(deadline)
                 self.group.check_wanted()

@@ -7,6 +7,8 @@ that the documented C type of the parameter cannot hold.
 from __future__ import annotations
 
 import operator
+import threading
+from collections.abc import Iterable
 from typing import SupportsIndex
 
 from memfabric_hybrid.errors import InvalidParam
@@ -54,27 +56,50 @@ def function(name: str, value: object) -> None:
         raise TypeError(f"{name} must be callable, not {type(value).__name__}")
 
 
-def extent(buffer: object, *, written_by: str = "") -> tuple[int, int, object]:
+def seconds(name: str, value: object) -> float:
+    """How long to wait; infinity is as long as the system can."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if not value >= 0:  # which a NaN is not, either
+        raise InvalidParam(f"{name} is {value} s, expected 0 or more")
+    return float(min(value, threading.TIMEOUT_MAX))
+
+
+def numbers(name: str, value: object) -> list[int]:
+    """Of u32."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be integers, not {type(value).__name__}")
+    return [u32(name, each) for each in value]
+
+
+def shape(name: str, value: object) -> tuple[int, ...]:
+    """A number, or a list or tuple of numbers (and whatever else numpy takes for one)."""
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Iterable) or hasattr(value, "__index__")):
+        raise TypeError(f"{name} must be an integer or a sequence of integers, not {type(value).__name__}")
+    return tuple(integer(name, side) for side in (value if isinstance(value, Iterable) else (value,)))
+
+
+def extent(name: str, buffer: object, *, written_by: str = "") -> tuple[int, int, object]:
     """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
 
     InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) though somebody
     will write into it: Python relies on such memory not changing. TypeError for what is no memory at all.
     """
     if hasattr(buffer, "data_ptr"):
-        return _tensor_extent(buffer)
+        return _tensor_extent(name, buffer)
     import ctypes  # here: most programs pass addresses
 
     try:
         view = memoryview(buffer)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"a {type(buffer).__name__} is neither a buffer nor a tensor") from None
+        raise TypeError(f"{name} must be a buffer or a tensor, not {type(buffer).__name__}") from None
     if not view.c_contiguous or view.nbytes == 0:
-        raise InvalidParam(f"a buffer of {view.nbytes} bytes must be contiguous and not empty")
+        raise InvalidParam(f"{name} has {view.nbytes} bytes: it must be contiguous and not empty")
     if view.readonly:
         if written_by:
             raise InvalidParam(
-                f"this {type(buffer).__name__} is read-only, and {written_by}; pass a writable copy of it (a "
-                "bytearray, array.copy())"
+                f"{name} is a {type(buffer).__name__} that is read-only, and {written_by}; pass a writable copy of it "
+                "(a bytearray, array.copy())"
             )
         import numpy as np
 
@@ -82,13 +107,13 @@ def extent(buffer: object, *, written_by: str = "") -> tuple[int, int, object]:
     return ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, view
 
 
-def _tensor_extent(tensor: object) -> tuple[int, int, object]:
+def _tensor_extent(name: str, tensor: object) -> tuple[int, int, object]:
     device = getattr(tensor, "device", None)
     if device is not None and str(getattr(device, "type", device)) != "cpu":
-        raise InvalidParam(f"the tensor is on {device}, expected one in host memory")
+        raise InvalidParam(f"{name} is a tensor on {device}, expected one in host memory")
     if not tensor.is_contiguous():  # type: ignore[attr-defined]
-        raise InvalidParam("the tensor is not contiguous: pass tensor.contiguous(), or its storage")
+        raise InvalidParam(f"{name} is a tensor that is not contiguous: pass tensor.contiguous(), or its storage")
     size_bytes = tensor.numel() * tensor.element_size()  # type: ignore[attr-defined]
     if size_bytes == 0:
-        raise InvalidParam("the tensor is empty")
+        raise InvalidParam(f"{name} is an empty tensor")
     return int(tensor.data_ptr()), int(size_bytes), tensor  # type: ignore[attr-defined]

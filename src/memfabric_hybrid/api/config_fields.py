@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex, overload
+from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from memfabric_hybrid.api import arguments
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Config:
@@ -19,21 +22,31 @@ class Config:
         self._values: dict[str, int] = {}
 
 
-class U32:
+class _Unsigned:
     """A field with the range of the documents' C type: other types raise TypeError when assigned."""
+
+    LIMIT: int
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     @overload
-    def __get__(self, config: None, owner: type) -> U32: ...
+    def __get__(self, config: None, owner: type) -> Self: ...
     @overload
     def __get__(self, config: Config, owner: type | None = None) -> int: ...
-    def __get__(self, config: Config | None, owner: type | None = None) -> U32 | int:
+    def __get__(self, config: Config | None, owner: type | None = None) -> Self | int:
         return self if config is None else config._values[self._name]
 
     def __set__(self, config: Config, value: SupportsIndex) -> None:
-        config._values[self._name] = arguments.u32(self._name, value)
+        config._values[self._name] = arguments.unsigned(self._name, value, self.LIMIT)
+
+
+class U32(_Unsigned):
+    LIMIT = arguments.U32_MAX
+
+
+class U64(_Unsigned):
+    LIMIT = arguments.U64_MAX
 
 
 class Flag:

@@ -6,11 +6,10 @@ inherited, not wrapped: a Python frame would cost more than a small copy.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.address_space.layout import Tier, round_up
@@ -22,8 +21,9 @@ from memfabric_hybrid.address_space.segments import Placement, Segment
 from memfabric_hybrid.api import arguments, boundary
 from memfabric_hybrid.bm.enums import BmMemType
 from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
+from memfabric_hybrid.bm.pool_memory import PoolMemory
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, InvalidParam, NotConnected, NotExist, NotInit
+from memfabric_hybrid.errors import Duplicated, InvalidParam, NotExist, NotInit
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
@@ -32,6 +32,8 @@ from memfabric_hybrid.transports.ucx_offer import UcxOffer
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
+
+_Buffer = TypeVar("_Buffer")
 
 
 class BigMemory(_native.Space):
@@ -64,6 +66,7 @@ class BigMemory(_native.Space):
         self._own_rank = node.member.rank
         self._placement = placement
         self._operation_timeout_s = operation_timeout_s
+        self._memory = PoolMemory(self, spec.title, layout)
         self._group_events = GroupEvents(spec, rules, ucx.end)
         self._registered: dict[int, int] = {}
         self._registered_lock = threading.Lock()
@@ -132,10 +135,52 @@ class BigMemory(_native.Space):
         """
         number = arguments.u32("rank", rank)
         pool = self._alive()
-        self._check_rank(number)
+        self._memory.check_rank(number)
         if number == self._own_rank:
             return Route(MAPPED_MEMORY, "it is this rank")
         return pool.group.route(number)
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that take part now and can be reached, this one as well; none before `join`."""
+        return self._alive().group.view()[1]
+
+    def wait_for(self, ranks: Iterable[SupportsIndex] | None = None, timeout: float | None = None) -> None:
+        """Returns when all of these ranks (None: every rank of the world) take part and can be reached.
+
+        At most `timeout` seconds, or the operation time-out of the configuration. Raises errors.TimedOut, which names
+        those that have not come, errors.NotStarted before `join`, ValueError for a rank that does not exist.
+        """
+        pool = self._alive()
+        deadline = self._deadline() if timeout is None else Deadline(arguments.seconds("timeout", timeout))
+        chosen = range(self._layout.capacity) if ranks is None else arguments.numbers("ranks", ranks)
+        for rank in chosen:
+            self._memory.check_rank(rank)
+        pool.group.wait_for(frozenset(chosen), deadline)
+
+    # ---- bytes -----------------------------------------------------------------------------------------------------
+
+    def put(
+        self, source: object, rank: SupportsIndex, offset: SupportsIndex = 0, mem_type: SupportsIndex = BmMemType.HOST
+    ) -> None:
+        """Copies a buffer (contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
+
+        The rank may be on any host; the bytes are in its memory when this returns. Raises ValueError for what does not
+        fit there or is no such buffer, errors.NotConnected for a rank that has not joined or is gone, and other
+        FabricErrors as `copy_data` has codes.
+        """
+        owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
+        self._alive()
+        self._memory.put(source, owner, tier, start)
+
+    def get(
+        self, rank: SupportsIndex, offset: SupportsIndex = 0, mem_type: SupportsIndex = BmMemType.HOST, *, out: _Buffer
+    ) -> _Buffer:
+        """Fills a writable buffer from `offset` bytes in that rank's memory, and returns it; otherwise as `put`."""
+        owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
+        self._alive()
+        self._memory.get(owner, tier, start, out)
+        return out
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 
@@ -152,10 +197,7 @@ class BigMemory(_native.Space):
         rank = arguments.u32("peer_rank", peer_rank)
         tier = _tier(mem_type)
         self._alive()
-        self._check_rank(rank)
-        if self._layout.max_bytes(tier) == 0:
-            raise InvalidParam(f"bm object {self._id} has no {tier.name} space: its max_{tier.name.lower()}_size is 0")
-        return self._slot_address(rank, int(tier))
+        return self._memory.start(rank, tier)
 
     @boundary.returns(0)
     def gva_to_va(self, gva: SupportsIndex, mem_type: SupportsIndex = BmMemType.LOCAL_HOST) -> int:
@@ -181,27 +223,11 @@ class BigMemory(_native.Space):
         also when its rank dies: then it shows the last bytes of the dead, until another process takes the rank. Raises
         ValueError for what does not fit into the rank's memory and errors.NotConnected when the rank has not joined.
         """
-        import numpy as np  # here: importing it takes longer than all of ours
-
         owner = arguments.u32("rank", rank)
         start = arguments.u64("offset", offset)
         tier = _tier(mem_type)
         self._alive()
-        self._check_rank(owner)
-        kind = np.dtype(dtype)
-        sides = shape if isinstance(shape, Iterable) else (shape,)
-        extent = tuple(arguments.integer("shape", side) for side in sides)
-        if kind.hasobject or any(side < 0 for side in extent):
-            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a pool")
-        size_bytes = math.prod(extent) * kind.itemsize
-        if not self._is_live(owner):
-            raise NotConnected(f"rank {owner} of bm object {self._id} has not joined or is gone")
-        allocated = self._allocated(owner, int(tier))
-        if start + size_bytes > allocated:
-            raise InvalidParam(
-                f"offset {start} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} of rank {owner}"
-            )
-        return self._view(owner, int(tier), start, size_bytes).view(kind).reshape(extent)
+        return self._memory.array(owner, tier, start, arguments.shape("shape", shape), dtype)
 
     @boundary.returns_code
     def register(self, addr: SupportsIndex, size: SupportsIndex) -> None:
@@ -238,10 +264,6 @@ class BigMemory(_native.Space):
         if self._pool.destroyed:
             raise InvalidParam(f"bm object {self._id} is destroyed: the handle is closed")
         return self._pool
-
-    def _check_rank(self, rank: int) -> None:
-        if rank >= self._layout.capacity:
-            raise InvalidParam(f"rank {rank} is outside 0..{self._layout.capacity - 1} (world size - 1)")
 
     def _deadline(self) -> Deadline:
         return Deadline(self._operation_timeout_s)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from contextlib import suppress
 
 import msgspec
 
 from memfabric_hybrid import _native, logs
 from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.held_range import held_range
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
@@ -19,7 +19,6 @@ from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, MallocFailed, NotInit
 from memfabric_hybrid.machine import signal_handlers
-from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports import routes, ucx_offer
 from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
@@ -85,18 +84,13 @@ def _make(
     try:
         asked = f"rank {node.member.rank} asked for {title} with {layout}"
         deadline = Deadline(current.config.create_timeout)
-        base = store.hold_range(name, layout.total_bytes, asked=asked, deadline=deadline)
-        try:
+        with held_range(store, name, layout.total_bytes, asked=asked, deadline=deadline) as base:
             _native._pause_point("bm.create.holds_range")
             return BigMemory(
                 node, request.object_id, base, PoolSpec(name, title, layout, request.tag, request.op_type),
                 own_segments, placement=placement, rules=rules, ucx=ucx,
                 operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip
-        except BaseException:
-            with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself
-                store.release_range(name, deadline=Deadline(FAREWELL_S))
-            raise
     except BaseException as failure:
         for segment in own_segments:
             segment.close()

@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
     """How to enter a cluster. `hosts_store`: try to run the store here; `takes_over`: and again when it is lost."""
 
     url: StoreUrl
-    kind: str  # "bm" or "shm": each kind has ranks of its own
+    kind: str  # "bm", "shm" or "offload": each kind has ranks of its own
     capacity: int
     wanted_rank: int | None
     hosts_store: bool

@@ -8,12 +8,13 @@ barrier makes sure that nobody returns before all have mapped all.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import msgspec
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.address_space import segments
+from memfabric_hybrid.address_space.held_range import held_range
 from memfabric_hybrid.address_space.layout import GIB, Layout, Tier, validated_layout
 from memfabric_hybrid.address_space.own_memory import OwnMemory
 from memfabric_hybrid.address_space.pool import Pool
@@ -28,9 +29,9 @@ from memfabric_hybrid.errors import (
     NotInit,
 )
 from memfabric_hybrid.machine import signal_handlers
+from memfabric_hybrid.membership.departures import GONE, Departures
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.control_pages import ControlPages
-from memfabric_hybrid.shm.create_monitor import CreateMonitor
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
 from memfabric_hybrid.shm.heap_events import HeapEvents
 from memfabric_hybrid.shm.inter_host_exchange import InterHostExchange
@@ -42,7 +43,6 @@ from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 MAX_LOCAL = 64 * GIB
 ALL_BITS = ShmDataOpType.MTE | ShmDataOpType.SDMA | ShmDataOpType.RDMA
-GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
 
 
 class CreateRequest(msgspec.Struct, frozen=True):
@@ -101,9 +101,7 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
         pool, space = _open_pool(request, layout, current, pages, events, ucx, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
-            with CreateMonitor(
-                current.node.member.store, request.rank_size, lambda rank: pool.group.miss(rank, GONE), deadline
-            ):
+            with Departures(current.node.member, request.rank_size, lambda rank: pool.group.miss(rank, GONE), deadline):
                 pool.join(deadline)
                 pool.group.wait_for_all(deadline)
             if routes.is_rdma_demanded(op_type):
@@ -144,8 +142,7 @@ def _open_pool(
     segment = segments.create(Tier.DRAM, 0, layout.max_dram, Placement())
     try:
         asked = f"rank {request.rank} asked for {title} with {layout}"
-        base = store.hold_range(name, layout.total_bytes, asked=asked, deadline=deadline)
-        try:
+        with held_range(store, name, layout.total_bytes, asked=asked, deadline=deadline) as base:
             _native._pause_point("shm.create.holds_range")
             stall_limit_s = float(current.config.operation_timeout)
             space = _native.Space(base, layout.capacity, layout.max_dram, 0, request.rank, title, stall_limit_s)
@@ -155,10 +152,6 @@ def _open_pool(
             except BaseException:
                 space._close()
                 raise
-        except BaseException:
-            with suppress(FabricError):  # a store that is away, or that we leave, forgets it by itself
-                store.release_range(name, deadline=Deadline(FAREWELL_S))
-            raise
     except BaseException as failure:
         segment.close()
         if isinstance(failure, OSError) and not signal_handlers.raised(failure):

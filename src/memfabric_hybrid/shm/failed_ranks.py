@@ -56,7 +56,4 @@ class FailedRanks:
         """NotConnected when one of these ranks (None: any) is gone."""
         for rank, reason in list(self._reasons.items()):
             if ranks is None or rank in ranks:
-                raise NotConnected(
-                    f"{reason}; if that rank was only silent, the object is whole again when it is back; otherwise "
-                    "destroy the object and create it again"
-                )
+                raise NotConnected(self._group._complaint(rank) if self._group is not None else reason)

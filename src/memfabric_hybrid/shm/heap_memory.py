@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memfabric_hybrid import _native
@@ -35,11 +34,13 @@ class HeapMemory:
             return ADDRESSABLE
         return ShmDataOpType.RDMA if self._space._is_live(rank) else ShmDataOpType(0)
 
-    def array(self, rank: int, shape: Sequence[int], dtype: DTypeLike, offset: int) -> np.ndarray[Any, np.dtype[Any]]:
+    def array(
+        self, rank: int, extent: tuple[int, ...], dtype: DTypeLike, offset: int
+    ) -> np.ndarray[Any, np.dtype[Any]]:
         """On that rank's memory itself."""
         import numpy as np  # here: importing it takes longer than all of ours
 
-        kind, extent = np.dtype(dtype), tuple(int(side) for side in shape)
+        kind = np.dtype(dtype)
         if kind.hasobject or any(side < 0 for side in extent):
             raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a symmetric heap")
         size_bytes = math.prod(extent) * kind.itemsize
@@ -54,12 +55,12 @@ class HeapMemory:
         return self._space._view(rank, int(Tier.DRAM), offset, size_bytes).view(kind).reshape(extent)
 
     def put(self, rank: int, offset: int, source: object) -> None:
-        address, size_bytes, kept = arguments.extent(source)
+        address, size_bytes, kept = arguments.extent("source", source)
         self._space._copy(address, self._place(rank, offset, size_bytes), size_bytes)
         del kept  # alive until here
 
     def get(self, target: object, rank: int, offset: int) -> None:
-        address, size_bytes, kept = arguments.extent(target, written_by="get() writes into it")
+        address, size_bytes, kept = arguments.extent("target", target, written_by="get() writes into it")
         self._space._copy(self._place(rank, offset, size_bytes), address, size_bytes)
         del kept  # alive until here
 

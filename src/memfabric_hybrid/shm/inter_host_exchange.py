@@ -31,6 +31,9 @@ class Contribution(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
+_decode_contribution = msgspec.msgpack.Decoder(Contribution).decode
+
+
 def group_name(object_name: str, stamps: Mapping[int, Stamp]) -> str:
     """The same on all hosts for this very creation of the object, and no other."""
     digest = hashlib.blake2b(repr(sorted(stamps.items())).encode(), digest_size=12).hexdigest()
@@ -82,12 +85,8 @@ class InterHostExchange:
         if self._over is not None:
             raise NotConnected(f"the hosts have lost step with each other: {self._over}; create the object again")
         deadline = Deadline(max(0.0, timeout_s))
-        parts = [
-            msgspec.msgpack.decode(packed, type=Contribution)
-            for packed in self._gather(
-                msgspec.msgpack.encode(Contribution(size_bytes, complaint, ours[:PIECE_BYTES])), deadline
-            )
-        ]
+        own = Contribution(size_bytes, complaint, ours[:PIECE_BYTES])
+        parts = [_decode_contribution(packed) for packed in self._gather(msgspec.msgpack.encode(own), deadline)]
         self._compare(parts)
         collected = [bytearray(part.data) for part in parts]
         largest = max(len(ranks) for ranks in self._hosts) * size_bytes

@@ -157,7 +157,7 @@ class ShareMemory(_native.HostGroup):
         """
         owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
         self._alive()
-        return self._memory.array(owner, (shape,) if isinstance(shape, int) else tuple(shape), dtype, start)
+        return self._memory.array(owner, arguments.shape("shape", shape), dtype, start)
 
     @boundary.returns_code
     def put(self, rank: SupportsIndex, offset: SupportsIndex, source: object) -> None:

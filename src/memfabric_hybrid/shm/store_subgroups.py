@@ -24,6 +24,9 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
 
 
+_decode_arrival = msgspec.msgpack.Decoder(Arrival).decode
+
+
 class _Subgroup(msgspec.Struct):
     size: int
     rank: int
@@ -59,10 +62,8 @@ class StoreSubgroups:
             raise TimedOut(f"subgroup {key!r}: another thread of this rank has been in it all the time")
         try:
             said = Arrival(self._object_rank, len(data))
-            arrivals = [
-                msgspec.msgpack.decode(packed, type=Arrival)
-                for packed in self._meet(key, subgroup, msgspec.msgpack.encode(said), deadline)
-            ]
+            answers = self._meet(key, subgroup, msgspec.msgpack.encode(said), deadline)
+            arrivals = [_decode_arrival(packed) for packed in answers]
             subgroup.members = frozenset(arrival.rank for arrival in arrivals)
             for place, arrival in enumerate(arrivals):
                 if arrival.size_bytes != arrivals[0].size_bytes:

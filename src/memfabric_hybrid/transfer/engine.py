@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar
 
 from memfabric_hybrid import _native, settings
 from memfabric_hybrid.api import arguments, boundary
@@ -23,15 +23,18 @@ from memfabric_hybrid.transfer import engines
 from memfabric_hybrid.transfer.callback_thread import CallbackThread, PeerDownCallback
 from memfabric_hybrid.transfer.directory import Directory
 from memfabric_hybrid.transfer.notifications import Inbox, Notification, NotificationCallback, NotificationStream
+from memfabric_hybrid.transfer.own_side import OwnSide
 from memfabric_hybrid.transfer.session_id import check_name, is_address
-from memfabric_hybrid.transfer.ticket import Ticket
+from memfabric_hybrid.transfer.ticket import Ticket, keep_alive
+from memfabric_hybrid.transfer.ways import Ways, open_ways
 from memfabric_hybrid.transports import nic as nic_choice
 from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
-from memfabric_hybrid.transports.routes import Route, TransferRoutes, transfer_routes
+from memfabric_hybrid.transports.routes import Route
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_Buffer = TypeVar("_Buffer")
 ROLES = ("Prefill", "Decode")
 PEERS_WRITE = "peers may write into registered memory (if none does, register its address with register_memory)"
 
@@ -73,6 +76,7 @@ class TransferEngine(_native.TransferCore):
         self._entering: Interruption | None = None  # of an `initialize` under way
         self._enders = 0  # threads that want to end the engine: nobody begins a long wait under their eyes
         self._directory: Directory | None = None
+        self._ways: Ways | None = None  # while the engine is open
         self._callback_thread: CallbackThread[str] | None = None
         self._inbox = Inbox()
         self._on_down: PeerDownCallback | None = None
@@ -120,12 +124,11 @@ class TransferEngine(_native.TransferCore):
         for name, value in (("role", role), ("store_server_role", store_server_role)):
             if arguments.text(name, value) not in ROLES:
                 raise InvalidParam(f"{name} is {value!r}, expected 'Prefill' or 'Decode'")
-        data_place = nic_choice.data_place(arguments.text("nic", nic))
-        routes = transfer_routes(arguments.u32("data_op_type", data_op_type))
+        ways = open_ways(arguments.u32("data_op_type", data_op_type), arguments.text("nic", nic))
         undone: list[_Remains] = []
         try:
             with self._life:
-                self._enter(store_url, session, routes, data_place, undone, may_host=role == store_server_role)
+                self._enter(store_url, session, ways, undone, may_host=role == store_server_role)
         finally:
             for remains in undone:
                 remains.see_off(Deadline(FAREWELL_S))
@@ -134,8 +137,7 @@ class TransferEngine(_native.TransferCore):
         self,
         store_url: str | None,
         session: str,
-        routes: TransferRoutes,
-        data_place: nic_choice.ListenPlace,
+        ways: Ways,
         undone: list[_Remains],
         *,
         may_host: bool,
@@ -152,7 +154,8 @@ class TransferEngine(_native.TransferCore):
         timeout_ms = settings.transfer_timeout_ms()
         _native.set_host_timeout(settings.heartbeat_timeout_s())
         address = f"{nic_choice.address_towards(url.host, url.port)}:0" if named and url is not None else session
-        self._open(address, timeout_ms, host_identity(), routes.host, routes.network, *data_place)
+        self._open(address, timeout_ms, host_identity(), ways.allowed, ways.data_place, ways.ucx)
+        self._ways = ways
         interruption = Interruption()
         try:
             with self._lock:
@@ -206,6 +209,7 @@ class TransferEngine(_native.TransferCore):
         """Under `_life`. What is left ends by itself; whoever holds no lock may wait for it."""
         session = self._session
         self._close()
+        self._ways = None
         _native._pause_point("transfer.destroy.closed")
         self._set_directory(None)
         with self._lock:  # after closing: until then it is the callback thread that set_peer_down_callback finds
@@ -241,7 +245,7 @@ class TransferEngine(_native.TransferCore):
         return self._session
 
     def route(self, dest_session: str) -> Route:
-        """Which way memory goes to that session that is not mapped here ("peer_process", "tcp"), and why that one.
+        """Which way memory goes to that session that is not mapped here ("peer_process", "tcp", "ucx"), and why.
 
         Connects if need be. Raises FabricError if the session cannot be reached.
         """
@@ -309,7 +313,7 @@ class TransferEngine(_native.TransferCore):
 
         Codes: 0; -2000 not contiguous, empty, read-only or not in host memory; those of `register_memory`.
         """
-        address, size_bytes, kept = arguments.extent(buffer, written_by=PEERS_WRITE)
+        address, size_bytes, kept = arguments.extent("buffer", buffer, written_by=PEERS_WRITE)
         self._register(address, size_bytes)
         with self._lock:
             self._buffers[address] = kept
@@ -317,25 +321,48 @@ class TransferEngine(_native.TransferCore):
     @boundary.returns_code
     def unregister(self, buffer: object) -> None:
         """Ends what `register` began. Codes: those of `unregister_memory`."""
-        address, _, kept = arguments.extent(buffer)
+        address, _, kept = arguments.extent("buffer", buffer)
         del kept
         self._unregister(address)
         with self._lock:
             self._buffers.pop(address, None)
 
-    def submit_write(
-        self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any, *, notify: Buffer | None = None
-    ) -> Ticket:
-        """Starts a write (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start.
+    def write(self, dest_session: str, source: object, address: SupportsIndex, *, notify: Buffer | None = None) -> None:
+        """Writes a buffer (contiguous array, bytes, torch CPU tensor) to `address` in the peer's registered memory.
 
-        `notify`: the peer's program gets it when all bytes are there, and the ticket is done when it has.
+        The bytes are there when this returns. `notify`: the peer's program gets it then. Raises ValueError for what is
+        no such buffer and memory that is not registered there, errors.NotConnected for a session that cannot be
+        reached, and other FabricErrors as `transfer_sync_write` has codes.
         """
-        return Ticket(self._submit_write(dest_session, *_as_lists(buffers, peer_buffers, lengths), notify), self)
+        start, size_bytes, kept = arguments.extent("source", source)
+        self._write(dest_session, start, address, size_bytes, notify)
+        del kept  # alive until here
 
-    def submit_read(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any) -> Ticket:
-        """Starts a read (one piece, or lists of pieces) and returns at once. Raises FabricError if it cannot start."""
-        return Ticket(self._submit_read(dest_session, *_as_lists(buffers, peer_buffers, lengths)), self)
+    def read(self, dest_session: str, target: _Buffer, address: SupportsIndex) -> _Buffer:
+        """Fills a writable buffer from `address` in the peer's registered memory, and returns it; else as `write`."""
+        start, size_bytes, kept = arguments.extent("target", target, written_by="read() writes into it")
+        self._read(dest_session, start, address, size_bytes)
+        del kept  # alive until here
+        return target
 
+    def submit_write(
+        self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any = None, *, notify: Buffer | None = None
+    ) -> Ticket:
+        """Starts a write and returns at once. Raises FabricError if it cannot start.
 
-def _as_lists(buffers: Any, peer_buffers: Any, lengths: Any) -> tuple[Any, Any, Any]:
-    return (buffers, peer_buffers, lengths) if hasattr(lengths, "__len__") else ([buffers], [peer_buffers], [lengths])
+        With three arguments: of a buffer to an address, as `write`; nobody may change it until the ticket is done. With
+        `lengths`: of one piece at an address, or of lists of pieces, which the caller keeps alive. `notify`: the peer's
+        program gets it when all bytes are there, and the ticket is done when it has.
+        """
+        source = OwnSide.of(buffers, peer_buffers, lengths)
+        return self._ticket(self._submit_write(dest_session, *source.pieces, notify), source)
+
+    def submit_read(self, dest_session: str, buffers: Any, peer_buffers: Any, lengths: Any = None) -> Ticket:
+        """Starts a read and returns at once; otherwise as `submit_write`. Raises FabricError if it cannot start."""
+        target = OwnSide.of(buffers, peer_buffers, lengths, written_by="submit_read() writes into it")
+        return self._ticket(self._submit_read(dest_session, *target.pieces), target)
+
+    def _ticket(self, begun: _native.TransferTicket, side: OwnSide) -> Ticket:
+        if side.kept is not None:
+            keep_alive(begun, side.kept)
+        return Ticket(begun, self)

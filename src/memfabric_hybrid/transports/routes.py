@@ -38,7 +38,8 @@ class TransferRoutes(NamedTuple):
     """Which ways the transfers of an engine may go."""
 
     host: bool  # memory of this host, mapped or through the kernel
-    network: bool  # TCP
+    tcp: bool
+    rdma: bool  # by UCX
 
 
 class Route(NamedTuple):
@@ -64,14 +65,10 @@ def is_rdma_demanded(op_type: int) -> bool:
     return bool(op_type & BmDataOpType.HOST_RDMA) and not op_type & (MAPPED | TCP)
 
 
-def transfer_routes(op_type: int) -> TransferRoutes:
-    """The routes that the bits allow. InvalidParam for bits nobody knows, NoResources when there is no such route."""
-    _check_bits(op_type)
-    allowed = TransferRoutes(bool(op_type & MAPPED), bool(op_type & TCP))
-    if not any(allowed):
-        obstacle = _obstacle(BmDataOpType(op_type), "transfers do not go by RDMA in this version")
-        raise NoResources(f"no route for data_op_type {op_type:#x}: {obstacle}")
-    return allowed
+def transfer_routes(op_type: int, ucx: UcxEnd = NOT_OFFERED) -> TransferRoutes:
+    """The routes that the bits allow and this process has; raises what `check_op_type` does."""
+    check_op_type(op_type, ucx)
+    return TransferRoutes(bool(op_type & MAPPED), bool(op_type & TCP), bool(op_type & RDMA) and not ucx.obstacle)
 
 
 def _check_bits(op_type: int) -> None:

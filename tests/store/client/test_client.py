@@ -14,7 +14,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotStarted, ResourceInUse, TimedOut
-from memfabric_hybrid.store import SessionEvent, SessionRestored, StoreServer, parse_url
+from memfabric_hybrid.store import StoreServer, parse_url
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.dialer import LONGEST_PAUSE_S, pauses_s
@@ -156,28 +156,6 @@ def test_a_failing_hook_does_not_end_the_search(server: StoreServer, caplog: pyt
         client._dialer.lost()
         assert client.get("k", deadline=soon()) is None
     assert "a mistake in a hook" in caplog.text
-
-
-def test_moving_to_another_address(server: StoreServer) -> None:
-    events: list[SessionEvent] = []
-    with reserved_port() as port:
-        other = StoreServer(f"tcp://127.0.0.1:{port}")
-        other.start()
-        with StoreClient(server.url, on_session=events.append) as client, ThreadPoolExecutor(1) as pool:
-            client.claim_rank("g", 4, b"v", deadline=soon())
-            waiting = pool.submit(client.wait, "k", deadline=soon())
-            client.update_url(client.url)
-            client.update_url(other.url)
-            wait_until(lambda: any(isinstance(event, SessionRestored) for event in events))
-            with StoreClient(other.url) as there, StoreClient(server.url) as here:
-                assert there.get("g/0", deadline=soon()) == b"v"
-                wait_until(lambda: here.get("g/0", deadline=soon()) is None)
-                there.set("k", b"moved", deadline=soon())
-            assert waiting.result(PATIENCE_S) == b"moved"
-            with pytest.raises(InvalidParam):
-                client.update_url(parse_url("etcd://127.0.0.1:1"))
-            assert client.url == other.url
-        other.stop()
 
 
 def test_a_session_that_the_store_forgot_is_renewed(server: StoreServer) -> None:

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from memfabric_hybrid import clock
+from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.store.client.connection import AnswerLate, Connection
 
 
@@ -28,5 +29,5 @@ def test_answer_that_does_not_come_is_waited_for_once() -> None:
     with Silent(fileno=here.detach()) as silent, there:
         now = clock.now()
         with pytest.raises(AnswerLate):
-            Connection(silent, "peer").exchange(b"request", now + 0.1, now)
+            Connection(silent, "peer", parse_url("tcp://127.0.0.1:1")).exchange(b"request", now + 0.1, now)
         assert silent.waits == 1

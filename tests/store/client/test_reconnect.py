@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from memfabric_hybrid.store import (
 )
 from memfabric_hybrid.store.client import dialer
 from memfabric_hybrid.store.client.client import StoreClient
-from memfabric_hybrid.store.client.connection import ConnectionLost
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.client.dialer import Dialer
 from memfabric_hybrid.store.messages import EVENTS
 from store.worlds import PATIENCE_S, soon, wait_until
@@ -304,3 +305,21 @@ def test_a_member_that_holds_the_gil_is_alive(server: StoreServer, store_url: st
         cluster.call(0, "hold_the_gil", 1.5)
         assert len(updates) == 1
         assert watcher.get("ephemeral", deadline=soon()) == b"here"
+
+
+def test_an_attempt_that_is_cut_short_hides_nothing() -> None:
+    """What the last one but one heard is more than that the last one had no time."""
+
+    class Refused(Dialer):
+        attempts = 0
+
+        def attempt(self, *args: Any, **kwargs: Any) -> Connection:
+            self.attempts += 1
+            if self.attempts < 3:
+                raise ConnectionLost("Connection refused")
+            time.sleep(0.2)  # until the deadline, as a machine that is busy does
+            raise AnswerLate
+
+    refused = Refused(parse_url("tcp://127.0.0.1:1"), bytes(16), 3.0, None)
+    with pytest.raises(TimedOut, match="tried 3 times, last error: Connection refused"):
+        refused.dial(EVENTS, Deadline(0.2))

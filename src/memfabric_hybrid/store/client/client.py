@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 
-from memfabric_hybrid import clock, logs, settings
+from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
@@ -101,9 +101,11 @@ class StoreClient(Participant):
         if url == self.url:
             return
         self._dialer.point_at(url)
-        self._dialer.abort()
-        self._pool.abort()
-        self._channel.renew()
+        _native._pause_point("store.update_url.pointed")
+        # From here on other threads may have come to the new place by themselves: what leads there stays.
+        self._dialer.abort_elsewhere()
+        self._pool.abort_elsewhere()
+        self._channel.follow()
 
     def give_up(self) -> None:
         self._dialer.close()

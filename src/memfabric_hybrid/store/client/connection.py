@@ -17,6 +17,7 @@ from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import KIB, MAX_REPLY_FRAME_BYTES, MIB
 from memfabric_hybrid.store.messages import DECODE_ERRORS, ServerMessage, decode_answer, decode_server_message
+from memfabric_hybrid.store.url import StoreUrl
 
 FOREVER = math.inf
 LONGEST_WAIT_S = 1.0  # of one system call; a longer wait is several, so that the time-out is rarely set anew
@@ -55,10 +56,11 @@ def _shown(answer: bytes) -> str:
 
 
 class Connection:
-    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "peer_name")
+    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "peer_name", "url")
 
-    def __init__(self, connected: socket.socket, peer_name: str) -> None:
+    def __init__(self, connected: socket.socket, peer_name: str, url: StoreUrl) -> None:
         """Takes over a connected socket. `peer_name`: address and port of the store, as this machine reaches it."""
+        self.url = url  # where it was looked for
         self.fd = connected.fileno()
         self.peer_name = peer_name
         self.incarnation = ""

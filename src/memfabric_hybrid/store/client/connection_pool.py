@@ -29,7 +29,7 @@ class ConnectionPool:
         """A new one, in use."""
         connection = self._dialer.dial(REQUESTS, deadline)
         self._open.add(connection)
-        if self._closed:
+        if self._closed or connection.url != self._dialer.url:
             connection.abort()  # the abort of the others may have come before this one was known
         return connection
 
@@ -75,16 +75,22 @@ class ConnectionPool:
         while (connection := self.take_idle()) is not None:
             self.discard(connection)
 
-    def abort(self) -> None:
-        """Ends the calls under way: they get ConnectionLost, and their owners close the connections."""
+    def abort_elsewhere(self) -> None:
+        """Ends the calls under way on connections that do not lead to where the dialer points now.
+
+        They get ConnectionLost, and their owners close the connections.
+        """
+        self.drop_idle()
+        for connection in self._open.copy():
+            if connection.url != self._dialer.url:
+                connection.abort()
+
+    def close(self) -> None:
+        """For good: the dialer is closed already. Ends all calls under way."""
+        self._closed = True
         self.drop_idle()
         for connection in self._open.copy():
             connection.abort()
-
-    def close(self) -> None:
-        """For good: the dialer is closed already."""
-        self._closed = True
-        self.abort()
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close our copies, without a word."""

@@ -59,7 +59,7 @@ class Dialer:
         self._before_reconnect = before_reconnect
         self._hook_lock = threading.Lock()  # two threads must not try to start the same server
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
-        self._dialing: set[socket.socket] = set()
+        self._dialing: dict[socket.socket, StoreUrl] = {}  # where each is to lead
         self._met: KnownStore | None = None
         self.returning = False  # the session was lost, and is about to be restored
         self.point_at(url)
@@ -77,10 +77,13 @@ class Dialer:
         waiting = WaitingLog(_log, deadline.timeout_s)
         for pause_s in pauses_s():
             attempts += 1
+            had_s = deadline.remaining_s()
             try:
                 return self.attempt(role, deadline.at, waiting=waiting)
             except (ConnectionLost, AnswerLate) as error:
-                reason = str(error)
+                # An attempt that had hardly any time says less than the one before.
+                is_cut_short = isinstance(error, AnswerLate) and had_s < LONGEST_PAUSE_S
+                reason = reason if reason and is_cut_short else str(error)
                 if isinstance(error, NoStore) and self._met is None:
                     raise ResourceInUse(
                         f"store address {self.url} is taken by something that is no store: {reason}; "
@@ -122,7 +125,8 @@ class Dialer:
     def close(self) -> None:
         """Ends all attempts and pauses; there will be no further ones."""
         self.closing.set()
-        self.abort()
+        for dialing in list(self._dialing):
+            _abort(dialing)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: closed. The parent's threads may hold the lock of the event there is."""
@@ -130,11 +134,11 @@ class Dialer:
         self.closing.set()
         self._hook_lock = threading.Lock()
 
-    def abort(self) -> None:
-        """Ends the attempts under way."""
-        for dialing in list(self._dialing):
-            with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
-                dialing.shutdown(socket.SHUT_RDWR)
+    def abort_elsewhere(self) -> None:
+        """Ends the attempts under way to reach another place than `url`."""
+        for dialing, url in list(self._dialing.items()):
+            if url != self.url:
+                _abort(dialing)
 
     def _at_address(self, role: int, until: float, waiting: WaitingLog | None) -> Connection:
         url = self.url
@@ -147,13 +151,13 @@ class Dialer:
         for family, kind, protocol, _, address in found:
             dialing = self._open_socket(family, kind, protocol)
             try:
-                with self._abortable(dialing):
+                with self._abortable(dialing, url):
                     self._connect(dialing, address, until)
                     if role == m.EVENTS:
                         # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
                         timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
                         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-                    connection = self._greeted(dialing, _peer_name(dialing), role, until, waiting)
+                    connection = self._greeted(dialing, _peer_name(dialing), url, role, until, waiting)
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
@@ -177,8 +181,8 @@ class Dialer:
         if met is None or met.url != self.url or (dialing := connect_local(met.incarnation)) is None:
             return None
         try:
-            with self._abortable(dialing):
-                connection = self._greeted(dialing, met.peer_name, m.REQUESTS, until)
+            with self._abortable(dialing, met.url):
+                connection = self._greeted(dialing, met.peer_name, met.url, m.REQUESTS, until)
                 if connection.incarnation != met.incarnation:
                     raise ConnectionLost(f"behind it is store {connection.incarnation}")
         except (ConnectionLost, AnswerLate) as error:
@@ -187,9 +191,9 @@ class Dialer:
         return connection
 
     @contextlib.contextmanager
-    def _abortable(self, dialing: socket.socket) -> Iterator[None]:
-        """`abort` ends it, and what goes wrong closes it."""
-        self._dialing.add(dialing)
+    def _abortable(self, dialing: socket.socket, url: StoreUrl) -> Iterator[None]:
+        """`close` and `abort_elsewhere` end it, and what goes wrong closes it."""
+        self._dialing[dialing] = url
         try:
             if self.closing.is_set():
                 raise AnswerLate
@@ -202,7 +206,7 @@ class Dialer:
             dialing.close()
             raise
         finally:
-            self._dialing.discard(dialing)
+            self._dialing.pop(dialing, None)
 
     def _connect(self, dialing: socket.socket, address: Any, until: float) -> None:
         remaining_s = until - clock.now()
@@ -216,9 +220,15 @@ class Dialer:
             raise ConnectionLost("Connection refused (nobody listens there)")
 
     def _greeted(
-        self, connected: socket.socket, peer_name: str, role: int, until: float, waiting: WaitingLog | None = None
+        self,
+        connected: socket.socket,
+        peer_name: str,
+        url: StoreUrl,
+        role: int,
+        until: float,
+        waiting: WaitingLog | None = None,
     ) -> Connection:
-        connection = Connection(connected, peer_name)
+        connection = Connection(connected, peer_name, url)
         connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning)), until)
         welcome = self._answer(connection, until, waiting)
         if type(welcome) is not m.Welcome:
@@ -243,6 +253,11 @@ class Dialer:
             return
         with self._hook_lock:
             callbacks.run(f"the call before reconnecting to store {self.url}", self._before_reconnect)
+
+
+def _abort(dialing: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # not connected yet, or closed by its thread meanwhile
+        dialing.shutdown(socket.SHUT_RDWR)
 
 
 def _peer_name(connected: socket.socket) -> str:

@@ -125,6 +125,13 @@ class EventChannel:
                 self._is_ready = False
                 self._connection.abort()
 
+    def follow(self) -> None:
+        """The dialer points elsewhere: reconnect there, unless the thread has done so by itself."""
+        with self._changed:
+            if self._connection is not None and self._connection.url != self._dialer.url:
+                self._is_ready = False
+                self._connection.abort()
+
     def saw_revision(self, revision: int) -> None:
         self._known_revision = max(self._known_revision, revision)
 
@@ -207,10 +214,14 @@ class EventChannel:
         _native._pause_point("store.before_hand_over")
         until = clock.now() + HANDOVER_TIMEOUT_S
         connection = self._dialer.attempt(m.EVENTS, until)
+        _native._pause_point("store.hand_over.greeted")
         with self._changed:
             if self._retired:
                 connection.close()
                 raise ConnectionLost("the client is closed")
+            if connection.url != self._dialer.url:  # `follow` came before we had the connection
+                connection.close()
+                raise ConnectionLost(f"the store has moved to {self._dialer.url}")
             self._connection = connection
             self._generation += 1
             restore = self.records.restore_message(self._known_revision, self.watch_callbacks.prefixes())

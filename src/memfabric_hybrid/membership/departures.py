@@ -1,7 +1,7 @@
-"""Watches, while an object is being created, whose process is a member of the cluster.
+"""Watches, while ranks come together, whose process is a member of the cluster.
 
-A rank that dies inside `create` may have shown itself to nobody yet, so that no neighbour can miss it. The store can:
-it knows every member's claim of its rank from `shm.initialize` on.
+A rank that dies meanwhile may have shown itself to nobody yet, so that no neighbour can miss it. The store can: it
+knows every member's claim of its rank from the moment it has one.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Callable
 from types import TracebackType
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.membership.member import RANKS_KEY
-from memfabric_hybrid.store import Store, Watch, WatchUpdate
+from memfabric_hybrid.membership.member import RANKS_KEY, Member
+from memfabric_hybrid.store import Watch, WatchUpdate
+
+GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
 
 
-class CreateMonitor:
+class Departures:
     """While the block runs, `on_gone(rank)` is called for every rank that was a member and is not any more.
 
     Ranks that were no members when the block began are waited for like everybody; it is their departure that counts.
     """
 
-    def __init__(self, store: Store, rank_size: int, on_gone: Callable[[int], None], deadline: Deadline) -> None:
-        self._store = store
+    def __init__(self, member: Member, rank_size: int, on_gone: Callable[[int], None], deadline: Deadline) -> None:
+        self._member = member
         self._rank_size = rank_size
         self._on_gone = on_gone  # on the store's event thread; must not block
         self._deadline = deadline
@@ -29,9 +31,9 @@ class CreateMonitor:
         self._claims: dict[int, bytes] = {}
         self._watch: Watch | None = None
 
-    def __enter__(self) -> CreateMonitor:
-        prefix = RANKS_KEY.format(kind="shm")
-        self._watch = self._store.watch(f"{prefix}/", self._on_update, deadline=self._deadline)
+    def __enter__(self) -> Departures:
+        prefix = RANKS_KEY.format(kind=self._member.entry.kind)
+        self._watch = self._member.store.watch(f"{prefix}/", self._on_update, deadline=self._deadline)
         return self
 
     def __exit__(

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A time-out as an argument: seconds, or None for none.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "python_module/arguments/fast_method.h"
+
+namespace memfabric::python {
+
+class Timeout {
+public:
+    Timeout() = default;
+    explicit Timeout(double seconds) : seconds_(seconds) {}
+
+    // ValueError for one that is negative.
+    std::optional<std::chrono::nanoseconds> limit() const {
+        constexpr double kLongestS = 1e9;  // 30 years; more would overflow the clock
+        if (!seconds_) return std::nullopt;
+        if (!(*seconds_ >= 0)) {
+            PyErr_SetString(PyExc_ValueError, "timeout must not be negative");
+            throw nanobind::python_error();
+        }
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::duration<double>(std::min(*seconds_, kLongestS)));
+    }
+
+private:
+    std::optional<double> seconds_;
+};
+
+template <>
+struct Argument<Timeout> {
+    static constexpr const char* kDefault = "None";
+    Timeout value;
+    bool load(PyObject* object, std::string& why) {
+        if (object == Py_None) return true;
+        const double seconds = PyFloat_AsDouble(object);
+        if (seconds == -1.0 && PyErr_Occurred() != nullptr) {
+            PyErr_Clear();
+            why = std::string("must be a number of seconds or None, not ") + Py_TYPE(object)->tp_name;
+            return false;
+        }
+        value = Timeout(seconds);
+        return true;
+    }
+    Timeout get() { return value; }
+};
+
+}  // namespace memfabric::python
