@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/assertions.h"
 
+#include <algorithm>
 #include <ostream>
+#include <sstream>
 
 #include "base/last_error.h"
 
@@ -71,6 +73,31 @@ void require_ok(Status status, std::source_location where) {
 ::testing::AssertionResult contains(const std::string& text, const std::string& part) {
     if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << '"' << text << "\" does not contain \"" << part << '"';
+}
+
+::testing::AssertionResult same_bytes(std::span<const std::byte> found, std::span<const std::byte> wanted) {
+    if (found.size() != wanted.size()) {
+        return ::testing::AssertionFailure() << found.size() << " bytes instead of " << wanted.size();
+    }
+    // Runs of bytes that differ tell whose they are: a page, a chunk, a few bytes of something else.
+    constexpr std::size_t kMostRuns = 8;
+    constexpr std::size_t kMostShown = 16;
+    std::ostringstream runs;
+    std::size_t count = 0;
+    for (std::size_t at = 0; at < found.size(); ++at) {
+        if (found[at] == wanted[at]) continue;
+        const std::size_t begin = at;
+        while (at < found.size() && found[at] != wanted[at]) ++at;
+        if (++count > kMostRuns) continue;
+        runs << "\n  [" << begin << ", " << at << "):";
+        for (std::size_t i = begin; i < std::min(at, begin + kMostShown); ++i) {
+            runs << ' ' << std::hex << std::to_integer<int>(found[i]) << '/' << std::to_integer<int>(wanted[i])
+                 << std::dec;
+        }
+    }
+    if (count == 0) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << count << " runs of bytes differ at "
+                                         << static_cast<const void*>(found.data()) << " (found/wanted):" << runs.str();
 }
 
 ::testing::AssertionResult says(const std::string& part) {

@@ -9,8 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <iosfwd>
 #include <source_location>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -25,6 +27,14 @@ void require(bool holds, std::source_location where = std::source_location::curr
 void require_ok(Status status, std::source_location where = std::source_location::current());
 
 ::testing::AssertionResult contains(const std::string& text, const std::string& part);
+
+// What bytes differ, and where: the elements of a large container that GoogleTest shows are seldom those.
+::testing::AssertionResult same_bytes(std::span<const std::byte> found, std::span<const std::byte> wanted);
+
+template <typename Found, typename Wanted>
+::testing::AssertionResult same_bytes(const Found& found, const Wanted& wanted) {
+    return same_bytes(std::as_bytes(std::span(found)), std::as_bytes(std::span(wanted)));
+}
 
 // The status must come with a sentence that says this; without a failure there must be no sentence.
 ::testing::AssertionResult says(const std::string& part);

@@ -63,20 +63,26 @@ private:
     DescriptorLimit limit_;
 };
 
-// Root is exempt from some limits: while this lives, the calling thread (and threads that it starts) is as any user.
+// Root is exempt from some limits: while this lives, the calling thread (and threads that it starts) is as any user,
+// and one of its own: what is in flight is counted by user, and other tests run beside this one.
 class PlainUserThread {
 public:
-    PlainUserThread() {
-        if (geteuid() == 0) {
-            EXPECT_EQ(syscall(SYS_setresuid, -1, kNobody, -1), 0);
-        }
+    PlainUserThread() : was_root_(geteuid() == 0) {
+        if (was_root_) become(kFirstUser + static_cast<uid_t>(getpid()));
     }
-    ~PlainUserThread() { syscall(SYS_setresuid, -1, getuid(), -1); }
+    ~PlainUserThread() {
+        if (was_root_) become(0);
+    }
     PlainUserThread(const PlainUserThread&) = delete;
     PlainUserThread& operator=(const PlainUserThread&) = delete;
 
 private:
-    static constexpr int kNobody = 65534;
+    static constexpr uid_t kFirstUser = 1'000'000'000;
+
+    // The saved one stays root's, which is the way back. The C library's function would change all threads.
+    static void become(uid_t user) { EXPECT_EQ(syscall(SYS_setresuid, user, user, -1), 0); }
+
+    const bool was_root_;
 };
 
 // As many descriptors as the kernel allows are in flight: plain users can send no more, but open some. Needs a

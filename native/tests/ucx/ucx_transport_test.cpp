@@ -37,7 +37,7 @@ TEST_F(UcxTransport, moves_while_the_targets_program_does_nothing) {
     std::vector<std::byte> source = pattern(kOtherBytes, 4);
     EXPECT_EQ(move(*way, Direction::Write, source).moved_bytes, kOtherBytes);
     EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    EXPECT_EQ(own, source);
+    EXPECT_TRUE(same_bytes(own, source));
 }
 
 TEST_F(UcxTransport, a_target_that_was_killed_fails_its_moves_and_no_others) {
@@ -53,7 +53,7 @@ TEST_F(UcxTransport, a_target_that_was_killed_fails_its_moves_and_no_others) {
     EXPECT_EQ(lost.finish().status, Status::NotConnected);
     EXPECT_TRUE(contains(lost.completion.outcome().reason, "its process has ended"));
     EXPECT_EQ(healthy.finish().status, Status::Ok);
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 TEST_F(UcxTransport, an_initiator_that_was_killed_harms_no_others) {
@@ -65,7 +65,7 @@ TEST_F(UcxTransport, an_initiator_that_was_killed_harms_no_others) {
     EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
     std::vector<std::byte> own(kServedBytes);
     EXPECT_EQ(move(*transport_, Direction::Read, own).status, Status::Ok);
-    EXPECT_EQ(own, source);
+    EXPECT_TRUE(same_bytes(own, source));
 }
 
 TEST_F(UcxTransport, the_end_of_a_target_is_seen_though_it_has_forked) {
@@ -152,7 +152,7 @@ TEST_F(UcxTransport, what_a_stuck_target_does_not_answer_can_be_cancelled) {
     }
     std::vector<std::byte> source = pattern(kServedBytes, 2);
     EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 TEST_F(UcxTransport, a_cancelled_move_says_what_it_has_moved) {
@@ -237,7 +237,7 @@ TEST_F(UcxTransport, a_forked_child_is_told_and_harms_nothing) {
     EXPECT_EQ(status, 0);
     source = pattern(kServedBytes, 4);
     EXPECT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 TEST_F(UcxTransport, leaves_no_descriptors_and_no_threads) {

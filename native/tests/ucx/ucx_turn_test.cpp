@@ -72,7 +72,7 @@ TEST_F(UcxTurn, who_waits_for_a_stopped_target_holds_up_nobody) {
     std::unique_ptr<Begun> healthy;
     stopped.wait_asleep([&] { healthy = std::make_unique<Begun>(*transport_, Direction::Write, source); });
     EXPECT_EQ(healthy->finish().status, Status::Ok);
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 TEST_F(UcxTurn, a_cancellation_wakes_whoever_has_the_turn) {
@@ -120,7 +120,7 @@ TEST_F(UcxTurn, the_turn_is_passed_on) {
     PausePoint::release(kLeave);
     waiting.join();
     leaving.join();
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 // Like a program's signal handler: runs when its thread, which waits for a move, looks for the second time.
@@ -149,7 +149,7 @@ TEST_F(UcxTurn, a_signal_handler_may_move_while_its_thread_waits) {
     });
     EXPECT_EQ(begun.finish().status, Status::Ok);
     EXPECT_GE(handler.looks, 2);
-    EXPECT_EQ(memory_, source);
+    EXPECT_TRUE(same_bytes(memory_, source));
 }
 
 TEST_F(UcxTurn, sleeps_while_nothing_happens) {
