@@ -50,6 +50,14 @@ private:
     std::thread thread_;
 };
 
+// A writer whose grace period has begun: whoever enters from now on, enters later.
+std::future<void> begun_writer() {
+    const std::uint64_t before = rcu::detail::epoch.load();
+    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
+    while (rcu::detail::epoch.load() == before) std::this_thread::yield();
+    return writer;
+}
+
 TEST(Rcu, does_not_wait_without_readers) {
     {
         const rcu::ReadGuard guard;
@@ -59,28 +67,28 @@ TEST(Rcu, does_not_wait_without_readers) {
 
 TEST(Rcu, waits_for_a_reader_that_was_inside) {
     Reader reader;
-    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
+    auto writer = begun_writer();
     EXPECT_FALSE(ready(writer, 20ms));
     reader.go_on();
-    EXPECT_TRUE(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 60s));
 }
 
 TEST(Rcu, ignores_readers_that_enter_later) {
     auto first = std::make_unique<Reader>();
-    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
+    auto writer = begun_writer();
     EXPECT_FALSE(ready(writer, 20ms));
     Reader second;
     first->go_on();
-    EXPECT_TRUE(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 60s));
     second.go_on();
 }
 
 TEST(Rcu, leaving_early_lets_the_writer_pass) {
     Reader reader([](rcu::ReadGuard& guard) { guard.leave(); });
-    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
+    auto writer = begun_writer();
     EXPECT_FALSE(ready(writer, 20ms));
     reader.go_on();
-    EXPECT_TRUE(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 60s));
     reader.leave();
 }
 
@@ -89,11 +97,11 @@ TEST(Rcu, inner_guards_change_nothing) {
         rcu::ReadGuard inner;
         inner.leave();
     });
-    auto writer = std::async(std::launch::async, [] { rcu::synchronize(); });
+    auto writer = begun_writer();
     reader.go_on();
     EXPECT_FALSE(ready(writer, 20ms));
     reader.leave();
-    EXPECT_TRUE(ready(writer, 5s));
+    EXPECT_TRUE(ready(writer, 60s));
 }
 
 // Readers follow a pointer that a writer replaces and poisons: a use after the grace period would see the poison, and
