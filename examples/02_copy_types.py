@@ -24,11 +24,11 @@ def copy(pool: bm.BigMemory) -> None:
         back[:] = 0
         mf.check(pool.copy_data(mine.ctypes.data, dram, SIZE, there))
         mf.check(pool.copy_data(dram, back.ctypes.data, SIZE, home))
-        assert (back == mine).all()
+        np.testing.assert_array_equal(back, mine)
         print(f"{there.name} to rank 1, {home.name} back: the same {SIZE} bytes")
 
     mf.check(pool.copy_data(dram, pool.peer_rank_ptr(2, bm.BmMemType.HOST), SIZE, T.G2G))
-    assert (pool.array(2, SIZE, np.uint8) == mine).all()
+    np.testing.assert_array_equal(pool.array(2, SIZE, np.uint8), mine)
     print("G2G from rank 1 to rank 2, done by rank 0: the same bytes, and neither of them had to do anything")
 
     hbm = pool.peer_rank_ptr(1, bm.BmMemType.DEVICE)

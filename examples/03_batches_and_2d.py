@@ -20,7 +20,7 @@ def scatter(pool: bm.BigMemory, target: int) -> None:
     sources = pieces.ctypes.data + np.arange(COUNT) * SIZE
     targets, sizes = target + order * SIZE, np.full(COUNT, SIZE)
     mf.check(pool.copy_data_batch(sources, targets, sizes, COUNT, bm.BmCopyType.H2G))
-    assert (pool.array(1, (COUNT, SIZE), np.uint8)[order] == pieces).all()
+    np.testing.assert_array_equal(pool.array(1, (COUNT, SIZE), np.uint8)[order], pieces)
     print(f"batch: {COUNT} pieces of {SIZE} bytes, each where it belongs")
 
     targets[-1] += 16 << 20  # outside of rank 1; all pieces are checked before the first byte moves
@@ -34,7 +34,7 @@ def cut_a_tile(pool: bm.BigMemory, target: int) -> None:
     tile = np.zeros((64, 32), np.float32)  # rows 100 to 163, columns 200 to 231
     corner = target + (100 * 512 + 200) * 4
     mf.check(pool.copy_data_2d(corner, 512 * 4, tile.ctypes.data, 32 * 4, 32 * 4, 64, bm.BmCopyType.G2H))
-    assert (tile == matrix[100:164, 200:232]).all()
+    np.testing.assert_array_equal(tile, matrix[100:164, 200:232])
     print("2D: a tile of 64 rows and 32 columns out of a matrix of 512 by 512")
 
 

@@ -20,7 +20,7 @@ def queue(pool: bm.BigMemory, parts: np.ndarray, target: int) -> None:
         there = target + number * part.nbytes
         mf.check(pool.copy_data(part.ctypes.data, there, part.nbytes, bm.BmCopyType.H2G, flags=ASYNCHRONOUS))
     mf.check(pool.wait())  # 0, or the first failure of all of them; until then the parts must not change
-    assert (pool.array(1, parts.shape, np.uint8) == parts).all()
+    np.testing.assert_array_equal(pool.array(1, parts.shape, np.uint8), parts)
     print(f"wait: {len(parts)} asynchronous copies have arrived, in order")
 
 
@@ -33,7 +33,7 @@ async def stream(pool: bm.BigMemory, parts: np.ndarray, target: int) -> None:
         mf.check(await one)  # the event loop goes on meanwhile
         mf.check(await two)
         print(f"await: {one.completed} copies on one stream, {two.completed} on the other")
-    assert (pool.array(1, parts.shape, np.uint8) == parts[::-1]).all()
+    np.testing.assert_array_equal(pool.array(1, parts.shape, np.uint8), parts[::-1])
 
 
 def member(store_url: str, together: Barrier) -> None:

@@ -33,7 +33,7 @@ def member(store_url: str, together: Barrier) -> None:
 
         if rank == 0:
             print(f"1/1² + 1/2² + … + 1/{RANKS * COUNT}² = {sums.sum():.5f}; π²/6 = {np.pi**2 / 6:.5f}")
-            assert abs(sums.sum() - np.pi**2 / 6) < 1e-5
+            np.testing.assert_allclose(sums.sum(), np.pi**2 / 6, atol=1e-5)
         together.wait()
     print(f"rank {rank}: the array outlives the pool: {terms[-1]:.0f}")
     bm.uninitialize()

@@ -36,7 +36,7 @@ def member(store_url: str, together: Barrier) -> None:
         together.wait()
 
         if rank == 1:
-            assert (pool.array(1, MIB, np.uint8, offset=11 * MIB) == 7).all()
+            np.testing.assert_array_equal(pool.array(1, MIB, np.uint8, offset=11 * MIB), 7)
             code = pool.extend_local_mem(bm.BmMemType.HOST, 8 * MIB)
             print(f"beyond the limit: {code}, {mf.get_and_clear_last_err_msg()}")
         together.wait()

@@ -16,7 +16,7 @@ TILE_BYTES, B, C = TILE * TILE * 8, 1 << 20, 2 << 20  # A's tiles are at offset 
 
 
 @njit
-def tile(row, column, matrix):
+def tile(row: int, column: int, matrix: int) -> np.ndarray:
     """Tile (row, column) of a matrix, on whichever rank it lives: they are dealt round the ranks."""
     number = row * TILES + column
     ranks = device.rank_size()
@@ -24,7 +24,7 @@ def tile(row, column, matrix):
 
 
 @njit(nogil=True)
-def multiply():
+def multiply() -> None:
     for row in range(TILES):
         for column in range(TILES):
             if (row * TILES + column) % device.rank_size() == device.rank():

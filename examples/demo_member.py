@@ -57,6 +57,7 @@ class Member:
     """Steps come in pairs: one writes, and when everybody has written, the other compares."""
 
     pool: BigMemory
+    failure: tuple[int, float, str, int]
 
     def ready(self) -> int:
         return os.getpid()

@@ -28,11 +28,11 @@ def run(member: Callable[..., None], ranks: int, *arguments: Any, deadline_s: fl
     members = [spawn.Process(target=member, args=(url, together, *arguments), daemon=True) for _ in range(ranks)]
     for process in members:
         process.start()
-    running = {process.sentinel: process for process in members}
+    running = list(members)
     while running:
-        ended = multiprocessing.connection.wait(list(running), timeout=deadline_s)
-        for sentinel in ended:
-            process = running.pop(int(sentinel))  # type: ignore[call-overload]
+        ended = multiprocessing.connection.wait([process.sentinel for process in running], timeout=deadline_s)
+        for process in [process for process in running if process.sentinel in ended]:
+            running.remove(process)
             process.join()
             if process.exitcode != 0:
                 together.abort()  # whoever waits for it need not wait for the deadline

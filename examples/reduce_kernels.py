@@ -15,7 +15,7 @@ BLOCK = 8192  # floats that stay in a core's cache while they are summed
 
 
 @njit(nogil=True, fastmath=True)
-def all_reduce_one_shot(count, result):
+def all_reduce_one_shot(count: int, result: int) -> None:
     """Every rank reads everybody's floats and stores the sums at offset `result` of its own memory: for little data."""
     out = device.array(device.rank(), count, np.float32, result)
     out[:] = device.array(0, count, np.float32)
@@ -26,7 +26,7 @@ def all_reduce_one_shot(count, result):
 
 
 @njit(nogil=True, fastmath=True)
-def all_reduce_in_place(count):
+def all_reduce_in_place(count: int) -> None:
     """Every rank sums its share of the floats and stores the sums on all ranks, where the floats were: for much data.
     Needs a barrier before and after."""
     rank, size = device.rank(), device.rank_size()
@@ -45,7 +45,7 @@ def all_reduce_in_place(count):
 
 
 @njit(nogil=True, fastmath=True)
-def all_reduce_ring(count, signals):
+def all_reduce_ring(count: int, signals: int) -> bool:
     """The classic: shares travel around the ring, first to be summed, then to be stored. Talks to neighbours only and
     needs no barrier: a rank tells the next one with a word when a step is done. False if a neighbour never came."""
     rank, size = device.rank(), device.rank_size()

@@ -73,7 +73,7 @@ Status Arena::Step::give_back(std::uint64_t address) {
 }
 
 Status Arena::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
-    if (size_bytes == 0) return fail(Status::InvalidParam, "cannot allocate 0 bytes");
+    if (size_bytes == 0) return fail(Status::InvalidParam, "capacity is 0 bytes, expected at least 1");
     if (size_bytes > machine_bytes()) {
         return fail(Status::MallocFailed,
                     "%" PRIu64 " bytes are more than the %" PRIu64 " bytes of memory and swap of this machine",

@@ -184,6 +184,7 @@ void Lane::refuse(Verdict verdict, std::uint32_t piece) {
     status_ = Status::InvalidParam;
     const std::vector<Piece>& pieces = asked_.front().part.pieces;
     const Piece& bad = pieces[std::min<std::size_t>(piece, pieces.size() - 1)];
+    refused_ = {remote_of(direction_, bad), bad.size_bytes};
     reason_ = std::to_string(bad.size_bytes) + " bytes at " + hexadecimal_address(remote_of(direction_, bad)) +
               (verdict == Verdict::NotExposed
                    ? " are not all inside memory that is registered there now"

@@ -43,6 +43,7 @@ public:
     const std::string& reason() const { return reason_; }
     std::size_t moved_bytes() const { return moved_bytes_; }
     bool may_have_touched_more() const { return may_have_touched_more_; }
+    const RemoteExtent& refused() const { return refused_; }
     // For the next move; nothing if it is no good any more.
     std::unique_ptr<Connection> take_connection();
 
@@ -84,6 +85,7 @@ private:
     bool broken_ = false;
     Status status_ = Status::Ok;
     std::string reason_;
+    RemoteExtent refused_;
     std::size_t moved_bytes_ = 0;
     int queued_bytes_ = 0;  // in the socket's buffer at the last look
     bool may_have_touched_more_ = false;

@@ -116,8 +116,7 @@ void TcpMove::sleep(Deadline until) {
 Outcome TcpMove::outcome() const {
     Outcome sum;
     for (const Lane& lane : lanes_) {
-        sum += {lane.status(), lane.moved_bytes(), lane.reason()};
-        sum.may_have_touched_more |= lane.may_have_touched_more();
+        sum += {lane.status(), lane.moved_bytes(), lane.reason(), lane.may_have_touched_more(), lane.refused()};
     }
     if (given_up_) {
         sum += {Status::NotStarted, 0, "it was ended early, and the target did not say how far it came"};

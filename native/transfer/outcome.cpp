@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/outcome.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <string>
 
@@ -28,6 +29,21 @@ Status about_one(Status status, std::size_t index, std::span<const Piece> pieces
 
 Status explain_range(const Peer& peer, const Move& move, std::size_t index) {
     return about_one(explain_range(peer, move.direction, move.pieces[index]), index, move.pieces);
+}
+
+Status about_refused(Status status, const RemoteExtent& refused, const Move& move) {
+    const auto reaches_into = [&](const Piece& piece) {
+        const std::uint64_t start = remote_of(move.direction, piece);
+        return start < refused.address + refused.size_bytes && refused.address < start + piece.size_bytes;
+    };
+    const auto first = std::ranges::find_if(move.pieces, reaches_into);
+    if (first == move.pieces.end()) return status;
+    const auto end = std::find_if_not(first, move.pieces.end(), reaches_into);
+    const auto index = static_cast<std::size_t>(first - move.pieces.begin());
+    if (end - first == 1) return about_one(status, index, move.pieces);
+    const std::string reason = take_last_error();
+    return fail(status, "pieces %zu to %zu of %zu (counted from 0): %s", index,
+                static_cast<std::size_t>(end - move.pieces.begin()) - 1, move.pieces.size(), reason.c_str());
 }
 
 namespace {

@@ -20,6 +20,9 @@ namespace memfabric {
 // Names the piece that a sentence is about, if there are several.
 [[gnu::cold]] Status about_one(Status status, std::size_t index, std::span<const Piece> pieces);
 
+// Names the pieces that reach into what the peer has refused, if there are several in the move.
+[[gnu::cold]] Status about_refused(Status status, const RemoteExtent& refused, const Move& move);
+
 // PartialFailed where memory that somebody has may have been changed: then all targets are undefined.
 [[gnu::cold]] Status explain_failure(const Peer& peer, Direction direction, const Outcome& outcome,
                                      std::size_t total_bytes);

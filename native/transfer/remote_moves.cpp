@@ -87,7 +87,9 @@ Status TransferEngine::move_remote(rcu::ReadGuard& guard, Peer& peer, const Move
     if (const Status status = local.recheck_pinned(); outcome.status == Status::Ok && status != Status::Ok) {
         outcome += {status, 0, take_last_error()};
     }
-    return outcome.status == Status::Ok ? Status::Ok : explain_failure(peer, move.direction, outcome, move.total_bytes);
+    if (outcome.status == Status::Ok) return Status::Ok;
+    const Status status = explain_failure(peer, move.direction, outcome, move.total_bytes);
+    return outcome.refused.size_bytes == 0 ? status : about_refused(status, outcome.refused, move);
 }
 
 Status TransferEngine::route_remote(Peer& peer, const Move& move, RoutedBatch& batch, ucx::RemoteRanges::Kept& kept) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,11 +20,18 @@
 
 namespace memfabric {
 
+// A range of the peer's memory; of 0 bytes: none.
+struct RemoteExtent {
+    std::uint64_t address = 0;
+    std::uint64_t size_bytes = 0;
+};
+
 struct Outcome {
     Status status = Status::Ok;
     std::size_t moved_bytes = 0;         // certainly in place
     std::string reason;                  // of a failure, without the name of the peer
     bool may_have_touched_more = false;  // of a failure: nobody can say how much of the target has changed
+    RemoteExtent refused = {};           // what the peer does not serve; neighbouring pieces are refused as one
 
     // What became of both: the bytes of both, and the first failure.
     Outcome& operator+=(const Outcome& other) {
@@ -32,6 +40,7 @@ struct Outcome {
         if (status == Status::Ok && other.status != Status::Ok) {
             status = other.status;
             reason = other.reason;
+            refused = other.refused;
         }
         return *this;
     }

@@ -10,6 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; wheels are compiled with older headers
+#endif
+
 namespace memfabric::ucx {
 namespace {
 

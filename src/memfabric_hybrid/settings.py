@@ -12,12 +12,23 @@ from typing import NamedTuple
 from memfabric_hybrid.errors import InvalidParam
 
 
+class Range(NamedTuple):
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:.10g} to {self.high:.10g}"
+
+
 class Setting(NamedTuple):
-    """One variable. `names` are tried in order: ours first, the historical one second."""
+    """One variable. `names` are tried in order: ours first, the historical one second. `accepted`: numbers, one of
+    these words, or a description.
+    """
 
     names: tuple[str, ...]
     default: str
     unit: str
+    accepted: Range | tuple[str, ...]
     meaning: str
 
 
@@ -25,48 +36,70 @@ STORE_URL = Setting(
     ("MF_CONFIG_STORE_URL", "ASCEND_MF_STORE_URL"),
     "",
     "URL",
+    ("tcp://host:port, port 1 to 65535",),
     "Where the store launcher listens; the store of SHARED offload memory whose configuration names none.",
 )
 LOG_LEVEL = Setting(
-    ("MF_LOG_LEVEL", "ASCEND_MF_LOG_LEVEL"), "2", "0..5", "0 debug, 1 info, 2 warn, 3 error, 4 trace, 5 fatal."
+    ("MF_LOG_LEVEL", "ASCEND_MF_LOG_LEVEL"),
+    "2",
+    "level",
+    Range(0, 5),
+    "0 debug, 1 info, 2 warn, 3 error, 4 trace, 5 fatal.",
 )
 HEARTBEAT_TIMEOUT = Setting(
     ("MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S",),
     "3",
     "seconds",
+    Range(0.1, 3600),
     "A member that has been silent for this long counts as dead.",
 )
 COPY_THREADS = Setting(
-    ("MF_COPY_THREADS",), "0", "threads", "Threads that share one large copy; 0 = as many as cores, at most 4."
+    ("MF_COPY_THREADS",),
+    "0",
+    "threads",
+    Range(0, 64),
+    "Threads that share one large copy; 0 = as many as cores, at most 4.",
 )
 HUGE_PAGES = Setting(
-    ("MF_HUGE_PAGES",), "auto", "auto|off", "Use huge pages for pool memory when the machine has them reserved."
+    ("MF_HUGE_PAGES",),
+    "auto",
+    "word",
+    ("auto", "off"),
+    "Huge pages for pool memory when the machine has them reserved.",
 )
 PREFAULT = Setting(
-    ("MF_PREFAULT",), "off", "on|off", "Allocate all of a rank's pool or heap memory at create, not when it is touched."
+    ("MF_PREFAULT",),
+    "off",
+    "word",
+    ("on", "off"),
+    "Allocate all of a rank's pool or heap memory at create, not when it is touched.",
 )
 TRANSFER_TIMEOUT = Setting(
     ("MF_TRANSFER_TIMEOUT_MS", "ASCEND_TRANSFER_TIMEOUT"),
     "3000",
     "milliseconds",
+    Range(1, 3_600_000),
     "How long a transfer engine waits for a session that does not answer, and for peers in memory that it takes back.",
 )
 HOST_IDENTITY = Setting(
     ("MF_HOST_IDENTITY",),
     "",
     "text",
+    ("any text",),
     "Which host this process counts as; unset = by boot and network namespace. Processes that differ share no memory.",
 )
 UCX_LIBRARY = Setting(
     ("MF_UCX_LIBRARY",),
     "",
     "path",
+    ("a file",),
     "The libucp of UCX to load; unset = one that is loaded already, the system's, or that of the Python package.",
 )
 UCX_DEVICES = Setting(
     ("MF_UCX_DEVICES",),
     "",
     "devices",
+    ("a comma list, tcp, or tcp:interface",),
     "What UCX uses: RDMA devices (mlx5_0,mlx5_1) or ports (mlx5_0:1), or tcp or tcp:eth0 for HOST_RDMA over plain TCP; "
     "unset = all active RDMA ports.",
 )
@@ -94,7 +127,9 @@ def text(setting: Setting) -> str:
     return setting.default
 
 
-def _number(setting: Setting, low: float, high: float) -> float:
+def _number(setting: Setting) -> float:
+    assert isinstance(setting.accepted, Range)
+    low, high = setting.accepted
     raw = text(setting)
     try:
         value = float(raw)
@@ -102,39 +137,40 @@ def _number(setting: Setting, low: float, high: float) -> float:
         value = float("nan")
     if not low <= value <= high:
         raise InvalidParam(
-            f"{setting.names[0]} is {raw!r}, expected a number of {setting.unit} from {low:g} to {high:g}"
+            f"{setting.names[0]} is {raw!r}, expected a number of {setting.unit} from {setting.accepted}"
         )
     return value
 
 
 def heartbeat_timeout_s() -> float:
-    return _number(HEARTBEAT_TIMEOUT, 0.1, 3600)
+    return _number(HEARTBEAT_TIMEOUT)
 
 
 def copy_threads() -> int:
-    value = _number(COPY_THREADS, 0, 64)
+    value = _number(COPY_THREADS)
     if value != int(value):
         raise InvalidParam(f"{COPY_THREADS.names[0]} is {text(COPY_THREADS)!r}, expected a whole number")
     return int(value)
 
 
-def _choice(setting: Setting, yes: str) -> bool:
+def _is_on(setting: Setting) -> bool:
+    """Of one that is off, or the other word."""
     value = text(setting)
-    if value not in (yes, "off"):
-        raise InvalidParam(f"{setting.names[0]} is {value!r}, expected {yes} or off")
-    return value == yes
+    if value not in setting.accepted:
+        raise InvalidParam(f"{setting.names[0]} is {value!r}, expected {' or '.join(map(str, setting.accepted))}")
+    return value != "off"
 
 
 def huge_pages_wanted() -> bool:
-    return _choice(HUGE_PAGES, "auto")
+    return _is_on(HUGE_PAGES)
 
 
 def prefault_wanted() -> bool:
-    return _choice(PREFAULT, "on")
+    return _is_on(PREFAULT)
 
 
 def transfer_timeout_ms() -> int:
-    return int(_number(TRANSFER_TIMEOUT, 1, 3_600_000))
+    return int(_number(TRANSFER_TIMEOUT))
 
 
 def log_level() -> int:

@@ -20,8 +20,8 @@ def participants() -> Participants:
     return Participants(0, OWN, HERE, 4, Roster(own_rank=0, grace_s=GRACE_S))
 
 
-def fact(instance: int, generation: int = 1, host: str = HERE) -> JoinFact:
-    return pool_twins.join_fact(instance, host, generation)
+def fact(instance: int, generation: int = 1, host: str = HERE, pid: int = 4711) -> JoinFact:
+    return pool_twins.join_fact(instance, host, generation, pid=pid)
 
 
 def stamp(instance: int, generation: int = 1) -> Stamp:
@@ -169,6 +169,46 @@ def test_who_is_missed_is_gone_for_whoever_waits_but_not_over_a_better_reason() 
     known.missed(1, "something else")
     assert known.gone == {1: "rank 1 is gone: its process died"}
     assert known.view()[1] == []
+
+
+def test_a_process_of_another_user_is_refused_whichever_is_heard_first() -> None:
+    """That it has connected, or which rank the store shows it at."""
+    known = participants()
+    known.begin(1)
+    known.shown({1: fact(11, pid=77), 3: fact(33, pid=77, host=THERE)})
+    known.shown({1: None})  # refused, so it leaves; perhaps before we hear that it has connected
+    known.met_other_user(77, "it is not ours")
+    known.met_other_user(88, "neither is this")
+    assert known.refuse_other_users() == [(1, "it is not ours")]
+    assert known.refuse_other_users() == []
+    known.shown({2: fact(22, pid=88)})
+    assert known.refuse_other_users() == [(2, "neither is this")]
+    assert known.gone == {
+        1: "rank 1 cannot be reached: it is not ours",
+        2: "rank 2 cannot be reached: neither is this",
+    }
+    known.shown({1: fact(12)})
+    known.attached(1, stamp(12))
+    assert 1 not in known.gone, "somebody else came with that rank"
+
+
+def test_who_is_here_is_not_refused() -> None:
+    known = participants()
+    known.begin(1)
+    known.shown({1: fact(11, pid=77)})
+    known.attached(1, stamp(11))
+    known.met_other_user(77, "a process of another container that has the same number")
+    assert known.refuse_other_users() == []
+    assert known.gone == {}
+
+
+def test_few_processes_of_other_users_are_remembered() -> None:
+    known = participants()
+    known.begin(1)
+    for pid in range(1000):
+        known.met_other_user(pid, "it is not ours")
+    known.shown({1: fact(11, pid=0), 2: fact(22, pid=999)})
+    assert known.refuse_other_users() == [(2, "it is not ours")]
 
 
 def test_time_is_the_rosters() -> None:

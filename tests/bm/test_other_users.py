@@ -57,6 +57,58 @@ def test_join_of_another_user_says_why_and_so_do_copies_to_it(store_url: str) ->
         other.communicate()
 
 
+TWO_PLAIN_USERS = """
+import ctypes, encodings.ascii, encodings.idna, numpy, os, sys
+import memfabric_hybrid as mf
+from memfabric_hybrid import bm
+from memfabric_hybrid.store.server import server
+
+mf.set_log_level(5)
+user = int(sys.argv[2])
+os.setgroups([]); os.setgid(user); os.setuid(user)
+mf.check(bm.initialize(sys.argv[1], 4, 0, bm.BmConfig()))
+pool = bm.create(0, 2 << 20)
+print(pool.join(), mf.get_last_err_msg(), flush=True)
+for _ in sys.stdin:
+    try:
+        pool.wait_for([1], timeout=0.1)
+    except mf.errors.FabricError as error:
+        print(int(error.code), error, flush=True)
+    try:
+        pool.put(b"x", 1)
+    except mf.errors.FabricError as error:
+        print(int(error.code), error, flush=True)
+"""
+
+
+def test_of_two_plain_users_both_learn_why(store_url: str) -> None:
+    """The second one sees at once whose process the first one is, and tells it nothing; the kernel does."""
+
+    def member(user: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", TWO_PLAIN_USERS, store_url, str(user)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with member(65533) as first:
+        assert first_words(first) == (0, "")
+        with member(65532) as second:
+            code, sentence = first_words(second)
+            assert code == -2014
+            assert f"its process {first.pid} belongs to user 65533" in sentence
+            assert first.stdin is not None
+            first.stdin.write("1\n")
+            first.stdin.flush()
+            reason = f"rank 1 cannot be reached: its process {second.pid} belongs to user 65532, this one to user 65533"
+            code, sentence = first_words(first)
+            assert code == -2004
+            assert reason in sentence
+            assert "run both as the same user" in sentence
+            code, sentence = first_words(first)
+            assert code == -2014
+            assert reason in sentence
+            second.communicate()
+        first.communicate()
+
+
 def test_root_that_comes_second_says_why_it_cannot_join(store_url: str) -> None:
     with member_as_nobody(store_url) as other:
         assert first_words(other) == (0, "")

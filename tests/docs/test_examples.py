@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from docs import runs
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DEADLINE_S = 110
 LINES_LIMIT = 60
 
 # Regular expressions; each must match a whole line of the output.
@@ -97,18 +97,7 @@ DEMO = (
 
 
 def run(file: str, *arguments: str, launcher: tuple[str, ...] = (), **variables: str) -> str:
-    """What the example wrote; a failure shows all of it."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | variables
-    finished = subprocess.run(
-        [*launcher, sys.executable, str(EXAMPLES / file), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=DEADLINE_S,
-        env=environment,
-    )
-    assert finished.returncode == 0, f"{file} exited with {finished.returncode}:\n{finished.stdout}"
-    return finished.stdout
+    return runs.run(runs.AS_IT_IS, str(EXAMPLES / file), *arguments, launcher=launcher, **variables)
 
 
 def check_lines(output: str, expected: tuple[str, ...]) -> None:
@@ -166,7 +155,10 @@ def test_demo() -> None:
 
 def test_demo_says_what_its_options_may_be() -> None:
     refused = subprocess.run(
-        [sys.executable, str(EXAMPLES / "demo.py"), "--ranks", "2"], capture_output=True, text=True, timeout=DEADLINE_S
+        [sys.executable, str(EXAMPLES / "demo.py"), "--ranks", "2"],
+        capture_output=True,
+        text=True,
+        timeout=runs.DEADLINE_S,
     )
     assert refused.returncode == 2
     assert "--ranks goes from 3 to 64" in refused.stderr

@@ -33,7 +33,7 @@ WRONG_TYPES: dict[str, tuple[Any, ...]] = {
     "bytes or None": (7, "x", object()),
     "numbers": (None, 7, "ab", [1.5], ["7"], [None], [-1], [1 << 64], np.array([1.5]), {1: 2}, object()),
     "numbers of any kind": ("ab", [1.5], ["7"], [None], [-1], [1 << 64], np.array([1.5]), {1: 2}, object()),
-    "buffer": (None, 7, "x", [1], object()),
+    "buffer": (None, 7, "x", [1], object(), np.array([None]), np.zeros(1, [("a", object)])),
     "ranks": (7, "ab", [1.5], ["7"], [None], [-1], [1 << 32], object()),
     "config": (None, 7, "x", {}, object()),
     "seconds or None": ("x", b"7", [], object()),
@@ -114,7 +114,7 @@ def _big_memory(scene: Scene) -> list[Call]:
         }),
         Call("BigMemory.copy_data_batch", pool.copy_data_batch, {
             "src_addrs": ([scene.plain], "numbers"), "dst_addrs": ([scene.dram], "numbers"), "sizes": ([64], "numbers"),
-            "count": (1, "u32"), "type": (AUTO, "u32"), "flags": (0, "u64"), "stream": (0, "u64"),
+            "count": (1, "u64"), "type": (AUTO, "u32"), "flags": (0, "u64"), "stream": (0, "u64"),
         }),
         Call("BigMemory.copy_data_2d", pool.copy_data_2d, {
             "src_ptr": one["src_ptr"], "spitch": (64, "u64"), "dst_ptr": one["dst_ptr"], "dpitch": (64, "u64"),

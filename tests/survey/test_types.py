@@ -15,7 +15,7 @@ def test_wrong_types(one_of_everything: Scene) -> None:
     for call in calls.calls(one_of_everything):
         before = one_of_everything.state()
         for name, (_, kind) in call.arguments.items():
-            complaints += [complaint(call, {name: value}, name) for value in WRONG_TYPES[kind]]
+            complaints += [complaint(call, {name: value}, name, expected=TypeError) for value in WRONG_TYPES[kind]]
         if one_of_everything.state() != before:
             complaints.append(f"{call.name} has changed something: {before}, now {one_of_everything.state()}")
     assert not any(complaints), "\n" + "\n".join(filter(None, complaints))

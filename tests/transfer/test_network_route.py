@@ -97,6 +97,17 @@ def test_what_is_not_registered_is_not_touched(cluster: Cluster, op_type: mf.Tra
 
 
 @by_every_network
+def test_a_batch_names_the_piece_that_is_not_registered(cluster: Cluster, op_type: mf.TransDataOpType) -> None:
+    session, address = started(cluster, op_type)
+    source = cluster.call(0, "open_memory", "source", SIZE)
+    targets = [address, address + SIZE, address + 64]
+    code, sentence = cluster.call(0, "call", "batch_transfer_sync_write", session, [source] * 3, targets, [64, 64, 64])
+    assert code == -2000, sentence
+    assert sentence.startswith("piece 1 of 3 (counted from 0), 64 bytes from "), sentence
+    assert cluster.call(1, "load", "target") == bytes(SIZE)
+
+
+@by_every_network
 def test_a_killed_peer_is_told_and_its_successor_is_found(cluster: Cluster, op_type: mf.TransDataOpType) -> None:
     session, address = started(cluster, op_type)
     cluster.call(0, "record_downs")

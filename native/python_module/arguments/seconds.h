@@ -6,7 +6,9 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -24,7 +26,9 @@ public:
         constexpr double kLongestS = 1e9;  // 30 years; more would overflow the clock
         if (!seconds_) return std::nullopt;
         if (!(*seconds_ >= 0)) {
-            PyErr_SetString(PyExc_ValueError, "timeout must not be negative");
+            std::array<char, 32> shown;
+            std::snprintf(shown.data(), shown.size(), "%g", *seconds_);
+            PyErr_Format(PyExc_ValueError, "timeout is %s s, expected 0 or more", shown.data());
             throw nanobind::python_error();
         }
         return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -125,6 +125,34 @@ TEST_P(RemoteTransferBy, touches_registered_memory_only) {
     EXPECT_EQ(write(source, 1), Status::Ok);
 }
 
+TEST_P(RemoteTransferBy, names_the_piece_that_is_not_registered) {
+    const std::vector<std::byte> source(64, std::byte{7});
+    const std::uint64_t here = address_of(source.data()), there = address_of(target.data());
+    const std::vector<std::uint64_t> from{here, here, here}, sizes{16, 16, 16};
+    std::vector<std::uint64_t> to{there, there + target.size(), there + 64};
+    EXPECT_EQ(one->transfer_batch(Direction::Write, other->session(), {from, to, sizes}), Status::InvalidParam);
+    EXPECT_TRUE(says("piece 1 of 3 (counted from 0), 16 bytes from")) << last_error();
+    to = {there, there + 64, there + target.size() - 16};
+    std::vector<std::uint64_t> longer{16, 16, 17};
+    EXPECT_EQ(one->transfer_batch(Direction::Write, other->session(), {from, to, longer}), Status::InvalidParam);
+    EXPECT_TRUE(says("piece 2 of 3 (counted from 0), 17 bytes from")) << last_error();
+    EXPECT_EQ(target, std::vector<std::byte>(target.size()));
+}
+
+TEST_F(RemoteTransfer, neighbouring_pieces_are_refused_as_one) {
+    const std::vector<std::byte> source(64, std::byte{7});
+    const std::uint64_t here = address_of(source.data()), there = address_of(target.data());
+    // More than fit into one request, so that all of them are checked first, neighbours as one.
+    std::vector<std::uint64_t> from, to, sizes;
+    for (std::uint64_t at = 0; at < 4096; ++at) to.push_back(there + at % 2 * 128);
+    to.insert(to.end(), {there + target.size() - 16, there + target.size()});
+    from.assign(to.size(), here);
+    sizes.assign(to.size(), 16);
+    EXPECT_EQ(one->transfer_batch(Direction::Write, other->session(), {from, to, sizes}), Status::InvalidParam);
+    EXPECT_TRUE(says("pieces 4096 to 4097 of 4098 (counted from 0): session")) << last_error();
+    EXPECT_EQ(target, std::vector<std::byte>(target.size()));
+}
+
 TEST_F(RemoteTransfer, registration_that_ends_in_the_middle_keeps_the_rest_out) {
     const std::vector<std::byte> source(target.size(), std::byte{7});
     PausePoint::hold("tcp.server.receive");

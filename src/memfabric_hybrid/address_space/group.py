@@ -128,9 +128,10 @@ class Group:
                 if not missing:
                     return
                 if deadline.expired:
+                    reasons = [self._participants.gone[rank] for rank in missing if rank in self._participants.gone]
                     raise TimedOut(
                         f"{len(missing)} of {len(ranks)} ranks did not come within {deadline.timeout_s:g} s: "
-                        f"{', '.join(map(str, missing))}"
+                        f"{'; '.join([', '.join(map(str, missing)), *reasons])}"
                     )
                 self._changed.wait(deadline.remaining_s())
 
@@ -182,6 +183,18 @@ class Group:
             if self._participants.refused(rank, reason):
                 self._memory.revoke(rank, reason)
                 self._changed.notify_all()
+
+    def meet_other_user(self, pid: int, reason: str) -> None:
+        """A process of another user has connected, and may say nothing because it has seen who we are."""
+        with self._changed:
+            self._participants.met_other_user(pid, reason)
+            self._refuse_other_users()
+
+    def _refuse_other_users(self) -> None:
+        """Under the lock."""
+        for rank, reason in self._participants.refuse_other_users():
+            self._memory.revoke(rank, reason)
+            self._changed.notify_all()
 
     def call_off(self, failure: FabricError) -> None:
         """Calls of ours that wait for others end now, with that failure."""
@@ -242,6 +255,7 @@ class Group:
                     self._node.exchange.request_tick()
             else:
                 self._carry_out(self._participants.shown(facts))
+            self._refuse_other_users()
             self._changed.notify_all()
 
     def is_proved(self, request: Request) -> bool | None:

@@ -45,7 +45,14 @@ class Node:
         try:
             self._data_listener = _native.DataListener(*place)
             try:
-                self.exchange = Exchange(self.member.listener, self._handle, self._on_lost, self._on_tick, self._fail)
+                self.exchange = Exchange(
+                    self.member.listener,
+                    self._handle,
+                    self._on_lost,
+                    self._on_tick,
+                    self._fail,
+                    self._on_other_user,
+                )
             except BaseException:
                 self._data_listener.close()
                 raise
@@ -131,6 +138,10 @@ class Node:
     def _on_lost(self, instance: int) -> None:
         for pool in self.pools():
             pool.on_lost(instance)
+
+    def _on_other_user(self, stranger: OtherUser) -> None:
+        for pool in self.pools():
+            pool.group.meet_other_user(stranger.pid, str(stranger))
 
     def _on_tick(self) -> bool:
         return any([pool.on_tick() for pool in self.pools()])

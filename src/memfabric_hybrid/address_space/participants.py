@@ -16,6 +16,7 @@ from memfabric_hybrid.address_space.join_fact import JoinFact
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Roster, Stamp
 
+MOST_OTHER_USERS = 64  # who have connected, and whose ranks the store has not shown
 UNPUBLISHED = "it left, or did not answer the store within its heartbeat time-out"
 
 
@@ -29,6 +30,8 @@ class Participants(msgspec.Struct):
     takes_part: bool = False  # ourselves: neighbours' offers are accepted
     facts: dict[int, JoinFact] = msgspec.field(default_factory=dict)  # what the store shows, ours too
     gone: dict[int, str] = msgspec.field(default_factory=dict)  # who was here and is not any more, and why
+    _pids: dict[int, int] = msgspec.field(default_factory=dict)  # who has, or had last, a rank of this host
+    _other_users: dict[int, str] = msgspec.field(default_factory=dict)  # by process id: why they are not let in
     _secrets: dict[int, bytes] = msgspec.field(default_factory=dict)  # of who has proved itself, by instance
 
     # ---- what is known ---------------------------------------------------------------------------------------------
@@ -105,15 +108,23 @@ class Participants(msgspec.Struct):
                 effects += self.roster.unpublished(rank, UNPUBLISHED)
             else:
                 self.facts[rank] = fact
+                self._remember(rank, fact)
                 effects += self.roster.published(rank, fact.stamp)
         return self._noted(effects + self._distant_attached())
 
     def all_shown(self, facts: Mapping[int, JoinFact], incarnation: str, now: float) -> list[Effect]:
         """All that the store shows, in this life of it, after (re)connecting to it."""
         self.facts = dict(facts)
+        for rank, fact in facts.items():
+            self._remember(rank, fact)
         stamps = {rank: fact.stamp for rank, fact in facts.items()}
         effects = self.roster.snapshot(stamps, incarnation, now)
         return self._noted(effects + self._distant_attached())
+
+    def _remember(self, rank: int, fact: JoinFact) -> None:
+        self._pids.pop(rank, None)
+        if fact.host == self.own_host and rank != self.own_rank:
+            self._pids[rank] = fact.pid
 
     def _distant_attached(self) -> list[Effect]:
         """Ranks of other hosts count as present once the store shows them: nobody else does."""
@@ -147,6 +158,18 @@ class Participants(msgspec.Struct):
         self.gone[rank] = f"rank {rank} cannot be reached: {reason}"
         return True
 
+    def met_other_user(self, pid: int, reason: str) -> None:
+        """A process that is not let in has connected; which rank it has, the store shows sooner or later."""
+        self._other_users.pop(pid, None)
+        while len(self._other_users) >= MOST_OTHER_USERS:
+            self._other_users.pop(next(iter(self._other_users)))
+        self._other_users[pid] = reason
+
+    def refuse_other_users(self) -> list[tuple[int, str]]:
+        """Those of them whose ranks are known by now, and why. Not only who is shown now: whoever is refused leaves."""
+        found = [(rank, self._other_users.pop(pid)) for rank, pid in self._pids.items() if pid in self._other_users]
+        return [(rank, reason) for rank, reason in found if self.refused(rank, reason)]
+
     def tick(self, now: float) -> list[Effect]:
         """Time passes."""
         return self._noted(self.roster.tick(now))
@@ -157,6 +180,8 @@ class Participants(msgspec.Struct):
         self._secrets.clear()
         self.facts.clear()
         self.gone.clear()
+        self._pids.clear()
+        self._other_users.clear()
         return effects
 
     def _noted(self, effects: list[Effect]) -> list[Effect]:

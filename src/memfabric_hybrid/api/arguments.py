@@ -83,7 +83,8 @@ def extent(name: str, buffer: object, *, written_by: str = "") -> tuple[int, int
     """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
 
     InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) though somebody
-    will write into it: Python relies on such memory not changing. TypeError for what is no memory at all.
+    will write into it: Python relies on such memory not changing. TypeError for what is no memory at all, or holds Python
+    objects: their addresses mean nothing elsewhere.
     """
     if hasattr(buffer, "data_ptr"):
         return _tensor_extent(name, buffer)
@@ -93,6 +94,8 @@ def extent(name: str, buffer: object, *, written_by: str = "") -> tuple[int, int
         view = memoryview(buffer)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be a buffer or a tensor, not {type(buffer).__name__}") from None
+    if getattr(getattr(buffer, "dtype", None), "hasobject", False):
+        raise TypeError(f"{name} is an array of Python objects, which mean nothing in another memory; pass numbers")
     if not view.c_contiguous or view.nbytes == 0:
         raise InvalidParam(f"{name} has {view.nbytes} bytes: it must be contiguous and not empty")
     if view.readonly:

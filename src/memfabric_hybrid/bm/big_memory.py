@@ -66,7 +66,7 @@ class BigMemory(_native.Space):
         self._own_rank = node.member.rank
         self._placement = placement
         self._operation_timeout_s = operation_timeout_s
-        self._memory = PoolMemory(self, spec.title, layout)
+        self._memory = PoolMemory(self, spec.title, layout, self._why_gone)
         self._group_events = GroupEvents(spec, rules, ucx.end)
         self._registered: dict[int, int] = {}
         self._registered_lock = threading.Lock()
@@ -75,6 +75,11 @@ class BigMemory(_native.Space):
         except BaseException:
             self._close()
             raise
+
+    def _why_gone(self, rank: int) -> str:
+        if not self._pool.group.takes_part:
+            return "this rank has not joined; call join() first"
+        return self._pool.group.gone().get(rank, f"rank {rank} has not joined")
 
     # ---- taking part -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memfabric_hybrid import _native
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 
 class PoolMemory:
-    """Owns nothing. Any thread."""
+    """Owns nothing. Any thread. `why_gone(rank)`: why a rank is not here."""
 
-    def __init__(self, space: _native.Space, title: str, layout: Layout) -> None:
+    def __init__(self, space: _native.Space, title: str, layout: Layout, why_gone: Callable[[int], str]) -> None:
         self._space = space
         self._title = title
         self._layout = layout
+        self._why_gone = why_gone
 
     def check_rank(self, rank: int) -> None:
         if rank >= self._layout.capacity:
@@ -65,7 +67,7 @@ class PoolMemory:
     def _check_place(self, rank: int, tier: Tier, offset: int, size_bytes: int) -> None:
         self.check_rank(rank)
         if not self._space._is_live(rank):
-            raise NotConnected(f"rank {rank} of {self._title} has not joined or is gone")
+            raise NotConnected(f"{self._title}: {self._why_gone(rank)}")
         allocated = self._space._allocated(rank, int(tier))
         if offset + size_bytes > allocated:
             raise InvalidParam(

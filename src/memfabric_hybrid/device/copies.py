@@ -23,7 +23,7 @@ def _place(rank: int, offset: int, size_bytes: int, id: int) -> int:
 
 
 @compiled
-def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> Any:
+def array(rank: int, shape: Any, dtype: Any, offset: int = 0, id: int = 0) -> np.ndarray[Any, Any]:
     """An array on the memory of that rank, from `offset` bytes on; no copy.
 
     Empty (`size` 0) if not all of it lies in that memory, or the rank is on another host. An empty array has no memory

@@ -13,6 +13,7 @@ class OtherUser(PermissionError):
     """The other end belongs neither to our user nor to root. The text says it to us, `answer` to that process."""
 
     def __init__(self, pid: int, uid: int) -> None:
+        self.pid = pid
         own = os.geteuid()
         remedy = (
             ", which stands for all users whom this user namespace does not know; run both as a user of their own"

@@ -49,7 +49,9 @@ def _numbers(name: str, given: Numbers, count: int) -> NDArray[np.uint64]:
     import numpy as np  # here: importing it takes longer than all of ours
 
     found = _array(name, given, count)
-    if found.dtype.kind not in "iu" or found.itemsize < LEAST_WIDTH_BYTES:
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"{name} has numbers of type {found.dtype}, expected integers of 32 or 64 bits")
+    if found.itemsize < LEAST_WIDTH_BYTES:
         raise InvalidParam(f"{name} has numbers of type {found.dtype}, expected integers of 32 or 64 bits")
     if found.size < count:
         raise InvalidParam(f"{name} has {found.size} numbers, expected {count}, as many as size_ptr says")

@@ -40,9 +40,10 @@ class Neighbours:
         self.decision: Answer | Exception | Wait = Done()
         self.seen: list[bytes] = []
         self.lost: list[int] = []
+        self.strangers: list[OtherUser] = []
         self.name = f"test/{secrets.token_hex(8)}"
         self.endpoint = Endpoint.open(rank_socket.bind(self.name).detach())
-        self.answerer = Answerer(self.handle, self.lost.append, self.endpoint)
+        self.answerer = Answerer(self.handle, self.lost.append, self.strangers.append, self.endpoint)
         self._theirs: list[socket.socket] = []
 
     def handle(

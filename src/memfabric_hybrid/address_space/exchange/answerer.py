@@ -58,11 +58,20 @@ class _Connection(msgspec.Struct, eq=False):
 
 
 class Answerer:
-    """`on_lost(instance)` is called when the connection of a process ends that has proved who it is."""
+    """`on_lost(instance)` is called when the connection of a process ends that has proved who it is, `on_other_user`
+    when a process of another user has connected: it may find out by itself that it is not let in, and say nothing.
+    """
 
-    def __init__(self, handle: Handler, on_lost: Callable[[int], None], endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        handle: Handler,
+        on_lost: Callable[[int], None],
+        on_other_user: Callable[[OtherUser], None],
+        endpoint: Endpoint,
+    ) -> None:
         self._handle = handle
         self._on_lost = on_lost
+        self._on_other_user = on_other_user
         self._endpoint = endpoint
         self._lock = threading.Lock()
         self._connections: dict[Link, _Connection] = {}
@@ -77,6 +86,7 @@ class Answerer:
             check_peer(link)
         except OtherUser as stranger:
             log.warning("refused a process that connected: %s", stranger)
+            self._on_other_user(stranger)
             self._make_room_for_other_users()
             other_user = stranger
         except PermissionError:  # it has ended

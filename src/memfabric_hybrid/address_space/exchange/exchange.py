@@ -23,6 +23,7 @@ from memfabric_hybrid.address_space.exchange.links import Links
 from memfabric_hybrid.address_space.messages import Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.machine.service_thread import ServiceThread
 
 log = logs.get(__name__)
@@ -40,6 +41,7 @@ class Exchange:
         on_lost: Callable[[int], None],
         on_tick: Callable[[], bool],
         on_failure: Callable[[str], None],
+        on_other_user: Callable[[OtherUser], None] = lambda stranger: None,
     ) -> None:
         self._on_tick = on_tick  # returns whether it wants to be called again
         self._on_failure = on_failure  # nobody answers neighbours or sees their deaths any more
@@ -48,7 +50,7 @@ class Exchange:
         self._endpoint = Endpoint.open(listener.detach())
         self._links = Links(self._endpoint, on_lost)
         self._asker = Asker(self._links)
-        self._answerer = Answerer(handle, on_lost, self._endpoint)
+        self._answerer = Answerer(handle, on_lost, on_other_user, self._endpoint)
         self._thread = ServiceThread("memfabric-exchange", self._run, self._fail)
         try:
             self._thread.start()

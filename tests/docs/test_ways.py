@@ -1,0 +1,58 @@
+"""Programs of the documents and examples in all the ways in which users run programs: without assertions (-O), with
+everything that Python can warn of (-X dev -W error), and with every way of starting processes.
+
+A part of it here, all of it with `scripts/soak ways`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from docs import runs
+from docs.pages import ROOT, Program, programs
+from docs.runs import Way
+
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+PROGRAMS = programs()
+EVERYTHING = bool(os.environ.get("MF_ALL_WAYS"))
+WAYS = runs.ALL if EVERYTHING else runs.TOGETHER
+PAGES = PROGRAMS if EVERYTHING else [program for program in PROGRAMS if program.page == "README.md"]
+# What an assertion may call: -O removes it, and nothing else must go with it.
+LOOKING = {
+    "all", "float", "equal", "rint", "astype", "string_at", "get_last_err_msg", "peer_rank_ptr", "get_rank_id_by_gva",
+    "gva_to_va", "local_mem_size",
+}  # fmt: skip
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("program", PAGES, ids=lambda program: program.name)
+def test_program(program: Program, way: Way, store_url: str, tmp_path: Path) -> None:
+    runs.run_program(program, store_url, tmp_path, way)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("example", EXAMPLES if EVERYTHING else EXAMPLES[:1], ids=lambda example: example.name)
+def test_example(example: Path, way: Way) -> None:
+    runs.run(way, str(example))
+
+
+def called_in_assertions(text: str) -> set[str]:
+    tests = [node.test for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assert)]
+    functions = [node.func for test in tests for node in ast.walk(test) if isinstance(node, ast.Call)]
+    return {function.attr if isinstance(function, ast.Attribute) else ast.unparse(function) for function in functions}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_assertions_of_documents_only_look(program: Program) -> None:
+    assert called_in_assertions(program.text) <= LOOKING
+
+
+def test_assertions_of_examples_only_look() -> None:
+    for example in EXAMPLES:
+        assert called_in_assertions(example.read_text(encoding="utf-8")) <= LOOKING, example.name
