@@ -36,6 +36,13 @@ HEARTBEAT_TIMEOUT = Setting(
     "seconds",
     "A member that has been silent for this long counts as dead.",
 )
+STORE_TOKEN = Setting(
+    ("MF_CONFIG_STORE_TOKEN",),
+    "",
+    "secret",
+    "A shared token of 16 bytes or more: the store admits only who knows it, and members trust no other store.",
+)
+STORE_TOKEN_FILE = Setting(("MF_CONFIG_STORE_TOKEN_FILE",), "", "path", "A file that holds the token, instead.")
 COPY_THREADS = Setting(
     ("MF_COPY_THREADS",), "0", "threads", "Threads that share one large copy; 0 = as many as cores, at most 4."
 )
@@ -75,6 +82,8 @@ ALL: tuple[Setting, ...] = (
     STORE_URL,
     LOG_LEVEL,
     HEARTBEAT_TIMEOUT,
+    STORE_TOKEN,
+    STORE_TOKEN_FILE,
     COPY_THREADS,
     HUGE_PAGES,
     PREFAULT,

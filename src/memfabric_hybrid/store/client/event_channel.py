@@ -14,7 +14,7 @@ from typing import Protocol
 
 from memfabric_hybrid import _native, clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotConnected, NotStarted
+from memfabric_hybrid.errors import FabricError, NotConnected, NotStarted
 from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
@@ -74,6 +74,7 @@ class EventChannel:
         self._attempts = 0  # since the store was there last, the one under way included
         self._last_error = ""  # as text: an exception would keep frames alive
         self._lost_at: float | None = None  # until the loss was reported
+        self._refusal: FabricError | None = None  # why further attempts are of no use to who waits; without frames
         self._failure: str | None = None  # why the thread is not there any more
 
     # --- called by the threads of the program -----------------------------------------------------------------------
@@ -86,10 +87,13 @@ class EventChannel:
                 thread.start()
                 self._thread = thread
             self._changed.wait_for(
-                lambda: self._is_ready or self._failure is not None or self._dialer.closing.is_set(),
+                lambda: self._is_ready or self._failure or self._refusal or self._dialer.closing.is_set(),
                 deadline.remaining_s(),
             )
             self.check_serving()
+            if self._refusal is not None and not self._is_ready:
+                refusal, self._refusal = self._refusal, None  # whoever comes next waits for the next attempt
+                raise refusal
             if not self._is_ready:
                 raise self._dialer.unreachable(deadline, self._attempts, self._last_error)
             return self._generation
@@ -196,7 +200,7 @@ class EventChannel:
             self._lost_at = None
             with self._changed:
                 self._is_ready = True
-                self._attempts, self._last_error = 0, ""
+                self._attempts, self._last_error, self._refusal = 0, "", None
                 self._changed.notify_all()
             self._report(event)
             reason = self._deliver_until_lost(connection)
@@ -273,6 +277,9 @@ class EventChannel:
             )
         with self._changed:
             self._last_error = str(error)
+            if not self._was_ready:
+                self._refusal = self._dialer.refusal(error)
+                self._changed.notify_all()
 
     def _let_go(self, connection: Connection) -> None:
         with self._changed:

@@ -17,16 +17,21 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from memfabric_hybrid import clock, logs
+from memfabric_hybrid.api.failure_log import RateLimit
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
-from memfabric_hybrid.store.local_socket import listen_local
-from memfabric_hybrid.store.messages import Hello, Refused, decode_request, framed
+from memfabric_hybrid.store.local_socket import check_own_user, listen_local
+from memfabric_hybrid.store.messages import Refused, decode_request, framed
+from memfabric_hybrid.store.proofs import NONCE_BYTES
+from memfabric_hybrid.store.protection import protection as protections
+from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
 from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.gate import Gate
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
@@ -36,6 +41,7 @@ try:
 except ImportError as error:
     _uvloop_error = error
 
+LOCAL_KEY_BYTES = 32
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
@@ -66,7 +72,15 @@ class _Peer(asyncio.Protocol):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(connection)
         self.server.add(self)
-        self.server.state.connected(self.number, clock.now())
+        self.server.state.connected(self.number, clock.now(), is_local=connection.family == socket.AF_UNIX)
+        if connection.family == socket.AF_UNIX and self.server.state.gate.local_key:
+            self._check_local(connection)
+
+    def _check_local(self, connection: socket.socket) -> None:
+        try:
+            check_own_user(connection)
+        except OSError as error:
+            self.server.carry_out(self.server.state.refuse(self.number, str(error)))
 
     def data_received(self, data: bytes) -> None:
         # Few functions for the usual frame, on purpose: see `StoreClient.gather`.
@@ -87,7 +101,7 @@ class _Peer(asyncio.Protocol):
                 effects = state.message(self.number, message, now)
                 if effects:  # all but the last member of a rendezvous cause none
                     server.carry_out(effects)
-                if type(message) is Hello and state.knows(self.number):
+                if reader.limit_bytes < MAX_REQUEST_FRAME_BYTES and state.knows(self.number):
                     reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
         except FrameError as error:
             server.carry_out(state.expel(self.number, str(error)))
@@ -95,6 +109,12 @@ class _Peer(asyncio.Protocol):
             self._fail()
         if server.tables.watches.pending or server.tables.next_deadline.at < server.tick_at:
             server.after_events()
+
+    @property
+    def name(self) -> str:
+        """Where it comes from."""
+        address = self.transport.get_extra_info("peername")
+        return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "the local socket"
 
     def _fail(self) -> None:
         _log.exception("store: a request of connection %d failed unexpectedly; the connection is closed", self.number)
@@ -131,10 +151,18 @@ class StoreServer:
     With `first` only that session is served until `admit_all`; all others wait for an answer to their Hello.
     """
 
-    def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True, first: bytes | None = None) -> None:
+    def __init__(
+        self,
+        url: StoreUrl | str,
+        *,
+        has_local_socket: bool = True,
+        first: bytes | None = None,
+        protection: ProtectionSource = protections.configured,
+    ) -> None:
         self._has_local_socket = has_local_socket  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
-        self.state = StoreState(secrets.token_hex(8), first)
+        self._protection = protection
+        self.state = StoreState(secrets.token_hex(8), first, _gate(protection()))
         self.tables = self.state.tables
         self.peers: dict[ConnectionId, _Peer] = {}
         self._allow_more_at = FIRST_PEERS
@@ -146,6 +174,7 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
+        self._refusals = RateLimit()  # of lines in the log
         self._moving: set[asyncio.Task[Any]] = set()
 
     def add(self, peer: _Peer) -> None:
@@ -317,10 +346,20 @@ class StoreServer:
         peer = self.peers.pop(effect.connection, None)
         if peer is None:
             return
-        _log.info("store: connection %d is closed: %s", effect.connection, effect.reason)
+        if effect.not_admitted:
+            self._report(peer, effect.reason)
+        else:
+            _log.info("store: connection %d is closed: %s", effect.connection, effect.reason)
         peer.transport.close()  # sends what is buffered first
         if peer.transport.get_write_buffer_size():
             self._loop.call_later(CLOSE_GRACE_S, peer.transport.abort)
+
+    def _report(self, peer: _Peer, reason: str) -> None:
+        """Somebody whom the store does not admit; those who try again and again do not fill the log."""
+        left_out = self._refusals.admit("refusals")
+        if left_out is not None:
+            more = f" ({left_out} more since the last line)" if left_out else ""
+            _log.warning("store %s: somebody at %s is not admitted: %s%s", self.url, peer.name, reason, more)
 
     def _tick(self) -> None:
         self.carry_out(self.state.tick(clock.now()))
@@ -333,6 +372,11 @@ class StoreServer:
             self._timer.cancel()
         self.tick_at = at
         self._timer = self._loop.call_later(max(0.0, at - clock.now()), self._tick)
+
+
+def _gate(protection: Protection) -> Gate:
+    local_key = secrets.token_bytes(LOCAL_KEY_BYTES) if protection.is_on else b""
+    return Gate(protection.token, local_key, lambda: secrets.token_bytes(NONCE_BYTES))
 
 
 def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

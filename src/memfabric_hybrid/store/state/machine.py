@@ -11,6 +11,7 @@ from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.gate import Gate, NotAdmitted
 from memfabric_hybrid.store.state.next_deadline import NEVER
 from memfabric_hybrid.store.state.restoring import restore
 from memfabric_hybrid.store.state.sessions import Session
@@ -26,12 +27,14 @@ class StoreState:
     were members of an earlier store.
     """
 
-    def __init__(self, incarnation: str, first: bytes | None = None) -> None:
+    def __init__(self, incarnation: str, first: bytes | None = None, gate: Gate | None = None) -> None:
         self.incarnation = incarnation
+        self.gate = gate or Gate()
         self.first = first  # None: all are served
         self.held_hellos: dict[ConnectionId, m.Hello] = {}  # in the order in which they came
         self.tables = StoreTables()
-        self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
+        self._strangers: dict[ConnectionId, float] = {}  # connections that are not admitted yet → since when
+        self._local: set[ConnectionId] = set()  # of these, those at the local socket
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
 
     @property
@@ -56,12 +59,16 @@ class StoreState:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def connected(self, connection: ConnectionId, now: float) -> None:
+    def connected(self, connection: ConnectionId, now: float, *, is_local: bool = False) -> None:
         self._strangers[connection] = now
+        if is_local:
+            self._local.add(connection)
 
     def disconnected(self, connection: ConnectionId) -> list[Effect]:
         """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
         self._strangers.pop(connection, None)
+        self._local.discard(connection)
+        self.gate.forget(connection)
         self.held_hellos.pop(connection, None)
         self._greeted.pop(connection, None)
         self.tables.waiters.withdraw(connection)
@@ -119,7 +126,7 @@ class StoreState:
             effects += self._close_requests(session.id, reason)
         for connection, since in list(self._strangers.items()):
             if now - since > HELLO_TIMEOUT_S:
-                del self._strangers[connection]
+                effects += self.disconnected(connection)
                 effects.append(Close(connection, f"no Hello within {HELLO_TIMEOUT_S:g} s"))
         if now >= tables.next_deadline.at:
             effects += tables.waiters.expire(now)
@@ -151,6 +158,11 @@ class StoreState:
         refused = m.Refused(Code.INVALID_PARAM, f"connection closed: {why}")
         return [Send((connection,), refused), Close(connection, why), *self.disconnected(connection)]
 
+    def refuse(self, connection: ConnectionId, why: str) -> list[Effect]:
+        """For somebody who lacks what this store wants to see: tell it, end it, and tell whoever runs the store."""
+        refused = m.Refused(Code.NOT_CONNECTED, f"the store does not admit this process: {why}")
+        return [Send((connection,), refused), Close(connection, why, True), *self.disconnected(connection)]
+
     # --- connections and sessions -----------------------------------------------------------------------------------
 
     def _greet(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
@@ -158,24 +170,32 @@ class StoreState:
             return self.expel(connection, f"{type(message).__name__} before our Welcome")
         if connection not in self._strangers:
             return []  # closed by us; what it had sent before it noticed does not count
-        if type(message) is not m.Hello:
+        if type(message) is m.Proof:
+            verdict = self.gate.hear(connection, message.proof)
+        elif type(message) is not m.Hello:
             return self.expel(connection, f"{type(message).__name__} before Hello")
-        if len(message.session) != SESSION_ID_BYTES:
-            return self.expel(connection, f"Hello with a session id of {len(message.session)} bytes")
-        if message.role not in (m.REQUESTS, m.EVENTS):
-            return self.expel(connection, f"Hello with the unknown role {message.role}")
-        if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
-            return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
+        elif (flaw := _flaw(message)) is not None:
+            return self.expel(connection, f"Hello with {flaw}")
+        else:
+            verdict = self.gate.judge(connection, message, connection in self._local)
+        if isinstance(verdict, NotAdmitted):
+            return self.refuse(connection, verdict.why)
+        if isinstance(verdict, m.Challenge):
+            return [Send((connection,), verdict)]
+        return self._admit(connection, verdict, now)
+
+    def _admit(self, connection: ConnectionId, hello: m.Hello, now: float) -> list[Effect]:
         del self._strangers[connection]
-        if message.returning:
-            self.tables.recovery.heard(message.heartbeat_timeout_s)
-        elif self.first not in (None, message.session):
-            self.held_hellos[connection] = message
+        self._local.discard(connection)
+        if hello.returning:
+            self.tables.recovery.heard(hello.heartbeat_timeout_s)
+        elif self.first not in (None, hello.session):
+            self.held_hellos[connection] = hello
             return []
-        return self._welcome(connection, message, now)
+        return self._welcome(connection, hello, now)
 
     def _welcome(self, connection: ConnectionId, message: m.Hello, now: float) -> list[Effect]:
-        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision))
+        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision, self.gate.local_key))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
             return [welcome]
@@ -202,3 +222,14 @@ class StoreState:
         if session is not None:
             effects += [*self.tables.end_session(session), Close(session.connection, "goodbye")]
         return effects
+
+
+def _flaw(hello: m.Hello) -> str | None:
+    """What no Hello of a client has."""
+    if len(hello.session) != SESSION_ID_BYTES:
+        return f"a session id of {len(hello.session)} bytes"
+    if hello.role not in (m.REQUESTS, m.EVENTS):
+        return f"the unknown role {hello.role}"
+    if not 0 < hello.heartbeat_timeout_s <= MAX_TIMEOUT_S:
+        return f"a heartbeat timeout of {hello.heartbeat_timeout_s} s"
+    return None
