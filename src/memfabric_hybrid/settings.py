@@ -43,6 +43,13 @@ STORE_TOKEN = Setting(
     "A shared token of 16 bytes or more: the store admits only who knows it, and members trust no other store.",
 )
 STORE_TOKEN_FILE = Setting(("MF_CONFIG_STORE_TOKEN_FILE",), "", "path", "A file that holds the token, instead.")
+STORE_TLS_INFO = Setting(
+    ("MF_CONFIG_STORE_TLS_INFO",),
+    "",
+    "text",
+    "Turns TLS of the store on in programs that do not give certificates themselves: the text of set_conf_store_tls, "
+    "with tlsPk, and tlsPkPwd as the file that holds the passphrase.",
+)
 COPY_THREADS = Setting(
     ("MF_COPY_THREADS",), "0", "threads", "Threads that share one large copy; 0 = as many as cores, at most 4."
 )
@@ -84,6 +91,7 @@ ALL: tuple[Setting, ...] = (
     HEARTBEAT_TIMEOUT,
     STORE_TOKEN,
     STORE_TOKEN_FILE,
+    STORE_TLS_INFO,
     COPY_THREADS,
     HUGE_PAGES,
     PREFAULT,

@@ -159,7 +159,7 @@ def test_the_local_socket_of_a_protected_store_is_for_its_own_user(
             with StoreClient(store_url, protection=with_token(TOKEN)) as client:
                 assert family_of(client) == socket.AF_INET
         with monkeypatch.context() as patch, said() as lines:
-            patch.setattr("memfabric_hybrid.store.server.server.check_own_user", denied)
+            patch.setattr("memfabric_hybrid.store.server.peer.check_own_user", denied)
             with StoreClient(store_url, protection=with_token(TOKEN)) as client:
                 assert family_of(client) == socket.AF_INET
             wait_until(lambda: any("for its own user 1 only" in line for line in lines))

@@ -24,8 +24,9 @@ from memfabric_hybrid.errors import (
 from memfabric_hybrid.machine import callbacks, signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore
-from memfabric_hybrid.store.client.greeting import NotAdmitted, Patience, greet, new_nonce
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore, NotAdmitted
+from memfabric_hybrid.store.client.greeting import Patience, greet, new_nonce
+from memfabric_hybrid.store.client.tls_socket import TlsSocket
 from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
@@ -257,8 +258,14 @@ class Dialer:
     def _greeted(
         self, connected: socket.socket, place: KnownStore, role: int, protection: Protection, patience: Patience
     ) -> tuple[Connection, m.Welcome]:
-        """At the address, or at the local socket of a place whose key we know."""
-        connection = Connection(connected, place.peer_name, place.url)
+        """At the address, or at the local socket of a place whose key we know: there is no TLS, and no token."""
+        ready: socket.socket | TlsSocket = connected
+        if protection.tls is not None and not place.local_key:
+            from memfabric_hybrid.store.client.tls_handshake import shake_hands  # here: it loads OpenSSL
+
+            context = protection.tls.contexts().client
+            ready = shake_hands(connected, context, place.peer_name, place.url, patience)
+        connection = Connection(ready, place.peer_name, place.url)
         token = None if place.local_key else protection.token
         nonce = b"" if token is None else new_nonce()
         hello = m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning, nonce, place.local_key)

@@ -18,6 +18,7 @@ from memfabric_hybrid.errors import FabricError, NotConnected, NotStarted
 from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.client.beat_supply import LOOK_S, BeatSupply, FedHeartbeat
 from memfabric_hybrid.store.client.connection import FOREVER, AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.session_records import SessionRecords
@@ -39,11 +40,11 @@ NOTHING = m.Restore(0, {}, (), (), {})
 _log = logs.get(__name__)
 
 
-class RunningHeartbeat(Protocol):
+class RunningHeartbeat(FedHeartbeat, Protocol):
     def stop(self) -> None: ...
 
 
-HeartbeatFactory = Callable[[int, bytes, int], RunningHeartbeat]
+HeartbeatFactory = Callable[..., RunningHeartbeat]  # as `_native.Heartbeat`
 
 
 class EventChannel:
@@ -66,6 +67,7 @@ class EventChannel:
         self._thread: ServiceThread | None = None
         self._connection: Connection | None = None
         self._heartbeat: RunningHeartbeat | None = None  # kept nowhere else: letting go of it closes its descriptors
+        self._beats: BeatSupply | None = None  # of a TLS connection
         self._generation = 0
         self._is_ready = False
         self._was_ready = False
@@ -248,22 +250,39 @@ class EventChannel:
 
     def _start_heartbeat(self, connection: Connection) -> None:
         try:
-            self._heartbeat = self._heartbeat_factory(connection.fd, m.HEARTBEAT_FRAME, self._interval_ms)
+            if connection.tls is None:
+                self._beats = None
+                self._heartbeat = self._heartbeat_factory(connection.fd, m.HEARTBEAT_FRAME, self._interval_ms)
+            else:
+                self._beats = beats = BeatSupply(connection.tls, self._interval_ms)
+                self._heartbeat = self._heartbeat_factory(
+                    connection.fd, beats.first, self._interval_ms, beats.beat_bytes
+                )
         except Exception:
             self._let_go(connection)
             raise
 
     def _deliver_until_lost(self, connection: Connection) -> str:
         try:
-            connection.wait_as_long_as_it_takes()
+            if self._beats is None:
+                connection.wait_as_long_as_it_takes()
             while True:
-                push = connection.receive(FOREVER)
+                push = connection.receive(FOREVER) if self._beats is None else self._receive_and_refill(connection)
                 if not isinstance(push, (m.WatchSnapshot, m.Changed)):
                     return f"the store sent {type(push).__name__} on the event channel"
                 self.saw_revision(push.revision)
                 self.watch_callbacks.deliver(push, connection.incarnation)
         except ConnectionLost as lost:
             return str(lost)
+
+    def _receive_and_refill(self, connection: Connection) -> m.ServerMessage:
+        while True:
+            if self._beats is not None and self._heartbeat is not None:
+                self._beats.refill(self._heartbeat)
+            try:
+                return connection.receive(clock.now() + LOOK_S)
+            except AnswerLate:  # no push for a while, which is as it should be
+                continue
 
     def _failed(self, error: Exception) -> None:
         self._dialer.lost()

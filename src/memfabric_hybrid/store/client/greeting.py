@@ -8,16 +8,12 @@ from typing import NamedTuple
 from memfabric_hybrid import clock
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NotAdmitted
 from memfabric_hybrid.store.proofs import NONCE_BYTES, TOKEN_REMEDY, client_proof, is_same, server_proof
 from memfabric_hybrid.store.url import StoreUrl
 from memfabric_hybrid.waiting_log import WaitingLog
 
 GREETING_SLICE_S = 0.5  # of the wait for an answer, between looks whether to say that there is none
-
-
-class NotAdmitted(ConnectionLost):
-    """The store does not take us, or we do not take it: token or certificates do not fit. Trying again is no use."""
 
 
 class Patience(NamedTuple):
@@ -61,15 +57,19 @@ def _prove(
     return connection.receive(until)
 
 
+def silent(peer_name: str, url: StoreUrl, patience: Patience) -> None:
+    """Nothing has come for a while; AnswerLate when it is too late for anything to come."""
+    silence = f"something at {peer_name} accepts connections and does not answer; is it a store?"
+    if clock.now() >= patience.until:
+        raise AnswerLate(silence)
+    if patience.waiting is not None:
+        patience.waiting.tell(f"store {url} is not there: {silence}")
+
+
 def _answer(connection: Connection, url: StoreUrl, patience: Patience) -> m.ServerMessage:
     """To our Hello. NoStore for an answer in another language."""
-    until, waiting = patience
     while True:
         try:
-            return connection.receive_first(min(until, clock.now() + GREETING_SLICE_S))
+            return connection.receive_first(min(patience.until, clock.now() + GREETING_SLICE_S))
         except AnswerLate:  # nothing else is under way on this connection: the answer may still come
-            silence = f"something at {connection.peer_name} accepts connections and does not answer; is it a store?"
-            if clock.now() >= until:
-                raise AnswerLate(silence) from None
-        if waiting is not None:
-            waiting.tell(f"store {url} is not there: {silence}")
+            silent(connection.peer_name, url, patience)

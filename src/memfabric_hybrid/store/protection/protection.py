@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from memfabric_hybrid.store.protection import token
+from memfabric_hybrid.store.protection import tls_configuration, token
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.store.protection.tls_identity import TlsIdentity
 
 
 class Protection(NamedTuple):
     """`repr` says what there is, never what it is: this may stand in a traceback."""
 
     token: bytes | None = None
+    tls: TlsIdentity | None = None
 
     @property
     def is_on(self) -> bool:
-        return self.token is not None
+        return self.token is not None or self.tls is not None
 
     def __repr__(self) -> str:
-        return f"Protection(token={'set' if self.token else None})"
+        return f"Protection(token={'set' if self.token else None}, tls={self.tls})"
 
 
 NONE = Protection()
@@ -27,4 +31,4 @@ ProtectionSource = Callable[[], Protection]  # asked for every connection, so th
 
 def configured() -> Protection:
     """As the process is set up now. InvalidParam for what cannot be used."""
-    return Protection(token.configured())
+    return Protection(token.configured(), tls_configuration.process_wide.identity())

@@ -1,6 +1,6 @@
 """The store server: one thread, one event loop, the pure state machine behind asyncio protocols.
 
-All state is touched by the loop's thread only. The hot path is `_Peer.data_received` → `StoreState.message` →
+All state is touched by the loop's thread only. The hot path is `Peer.data_received` → `StoreState.message` →
 `StoreServer.carry_out`: one decode per request, one encode per effect, whatever the number of receivers.
 """
 
@@ -13,27 +13,30 @@ import itertools
 import os
 import secrets
 import socket
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.api.failure_log import RateLimit
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code, RepeatInvoke
+from memfabric_hybrid.errors import RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
-from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
-from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
-from memfabric_hybrid.store.local_socket import check_own_user, listen_local
-from memfabric_hybrid.store.messages import Refused, decode_request, framed
+from memfabric_hybrid.store.limits import MAX_REQUEST_FRAME_BYTES
+from memfabric_hybrid.store.local_socket import listen_local
+from memfabric_hybrid.store.messages import framed
 from memfabric_hybrid.store.proofs import NONCE_BYTES
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
 from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
+from memfabric_hybrid.store.server.peer import MAX_BACKLOG_BYTES, Peer
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.gate import Gate
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.store.server.tls_peer import TlsPeer
 
 _uvloop_error: ImportError | None = None
 try:
@@ -45,104 +48,9 @@ LOCAL_KEY_BYTES = 32
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
-MAX_BACKLOG_BYTES = 64 * MIB  # unread pushes of one connection; a reader slower than that is dropped
-MAX_UNREAD_BYTES = MIB  # unread answers of one connection when it makes its next request
-
-_log = logs.get(__name__)
-
-
-class _Peer(asyncio.Protocol):
-    """One accepted connection."""
-
-    __slots__ = ("number", "reader", "server", "transport")
-
-    def __init__(self, server: StoreServer, number: ConnectionId) -> None:
-        self.server = server
-        self.number = number
-        self.reader = FrameReader(MAX_GREETING_FRAME_BYTES)
-        self.transport: asyncio.Transport = cast(asyncio.Transport, None)  # set before anything else is called
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        connection = self.transport.get_extra_info("socket")
-        if connection.fileno() < file_descriptors.LOWEST_OWN:
-            self.server.move(self.transport, connection.fileno())
-            return
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(connection)
-        self.server.add(self)
-        self.server.state.connected(self.number, clock.now(), is_local=connection.family == socket.AF_UNIX)
-        if connection.family == socket.AF_UNIX and self.server.state.gate.local_key:
-            self._check_local(connection)
-
-    def _check_local(self, connection: socket.socket) -> None:
-        try:
-            check_own_user(connection)
-        except OSError as error:
-            self.server.carry_out(self.server.state.refuse(self.number, str(error)))
-
-    def data_received(self, data: bytes) -> None:
-        # Few functions for the usual frame, on purpose: see `StoreClient.gather`.
-        server, reader, now = self.server, self.reader, clock.now()
-        state = server.state
-        try:
-            size_bytes, version = HEADER.unpack_from(data) if len(data) > HEADER_BYTES and not reader.buffer else (0, 0)
-            if version == VERSION and size_bytes == len(data) - HEADER_BYTES <= reader.limit_bytes:
-                payloads = [data[HEADER_BYTES:]]
-            else:
-                payloads = reader.feed(data)
-                if not payloads:
-                    state.heard(self.number, now)
-            for payload in payloads:
-                if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-                    self._check_unread()
-                message = decode_request(payload)
-                effects = state.message(self.number, message, now)
-                if effects:  # all but the last member of a rendezvous cause none
-                    server.carry_out(effects)
-                if reader.limit_bytes < MAX_REQUEST_FRAME_BYTES and state.knows(self.number):
-                    reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
-        except FrameError as error:
-            server.carry_out(state.expel(self.number, str(error)))
-        except Exception:
-            self._fail()
-        if server.tables.watches.pending or server.tables.next_deadline.at < server.tick_at:
-            server.after_events()
-
-    @property
-    def name(self) -> str:
-        """Where it comes from."""
-        address = self.transport.get_extra_info("peername")
-        return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "the local socket"
-
-    def _fail(self) -> None:
-        _log.exception("store: a request of connection %d failed unexpectedly; the connection is closed", self.number)
-        sentence = "the store failed unexpectedly on this request; its log says why"
-        self.transport.write(framed(Refused(Code.ERROR, sentence)))
-        self.transport.close()
-
-    def _check_unread(self) -> None:
-        """Nobody asks again before the answer is read; who does could make us buffer without end."""
-        unread_bytes = self.transport.get_write_buffer_size()
-        if unread_bytes > MAX_BACKLOG_BYTES or not self.server.state.is_event_channel(self.number):
-            raise FrameError(f"a request although {unread_bytes} bytes of answers are unread")
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.server.peers.pop(self.number, None) is not None:
-            self.server.carry_out(self.server.state.disconnected(self.number))
-            self.server.after_events()
-
-
 FIRST_PEERS = 32  # connections for which no limit of descriptors needs to be raised
 
-
-def keep_alive(connection: socket.socket) -> None:
-    """A host that has vanished is noticed within two minutes, though nothing is said to it."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+_log = logs.get(__name__)
 
 
 class StoreServer:
@@ -161,10 +69,10 @@ class StoreServer:
     ) -> None:
         self._has_local_socket = has_local_socket  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
-        self._protection = protection
-        self.state = StoreState(secrets.token_hex(8), first, _gate(protection()))
+        self._protection = protection()  # for its life; certificates may be renewed inside
+        self.state = StoreState(secrets.token_hex(8), first, _gate(self._protection))
         self.tables = self.state.tables
-        self.peers: dict[ConnectionId, _Peer] = {}
+        self.peers: dict[ConnectionId, Peer] = {}
         self._allow_more_at = FIRST_PEERS
         self._numbers = itertools.count(1)
         self._listeners: list[socket.socket] = []
@@ -175,9 +83,10 @@ class StoreServer:
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
         self._refusals = RateLimit()  # of lines in the log
+        self.lingering: set[TlsPeer] = set()  # closed; their last words are on the way
         self._moving: set[asyncio.Task[Any]] = set()
 
-    def add(self, peer: _Peer) -> None:
+    def add(self, peer: Peer) -> None:
         """On the loop. Room for more is made before it is needed."""
         self.peers[peer.number] = peer
         if len(self.peers) >= self._allow_more_at:
@@ -271,7 +180,7 @@ class StoreServer:
 
     async def _accept(self) -> list[asyncio.AbstractServer]:
         return [
-            await self._loop.create_unix_server(self._new_peer, sock=listener)
+            await self._loop.create_unix_server(self._new_local_peer, sock=listener)
             if listener.family == socket.AF_UNIX
             else await self._loop.create_server(self._new_peer, sock=listener)
             for listener in self._listeners
@@ -282,16 +191,29 @@ class StoreServer:
             self.peers[number].reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
         self.carry_out(self.state.admit_all(clock.now()))
 
-    def _new_peer(self) -> _Peer:
-        return _Peer(self, next(self._numbers))
+    def _new_peer(self) -> asyncio.Protocol:
+        peer = Peer(self, next(self._numbers))
+        if self._protection.tls is None:
+            return peer
+        from memfabric_hybrid.store.server.tls_peer import TlsPeer  # here: most stores do not load it
+
+        return TlsPeer(peer, self._protection.tls)
+
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> None:
+        self._loop.call_later(delay_s, action)
+
+    def _new_local_peer(self) -> Peer:
+        return Peer(self, next(self._numbers))
 
     def move(self, accepted: asyncio.Transport, number: int) -> None:
         """A new connection whose number is not ours to keep: the program has closed that stream."""
+        is_local = accepted.get_extra_info("socket").family == socket.AF_UNIX
         moved = socket.socket(fileno=file_descriptors.duplicate(number))
         accepted.abort()  # nothing was read from it
         if _uvloop_error is None:
             self._loop.call_soon(os.close, number)  # after the abort; uvloop itself never closes 0 to 2
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._new_peer, moved))
+        new_peer = self._new_local_peer if is_local else self._new_peer
+        task = self._loop.create_task(self._loop.connect_accepted_socket(new_peer, moved))
         self._moving.add(task)  # the loop itself keeps no task
         task.add_done_callback(self._moving.discard)
 
@@ -301,6 +223,8 @@ class StoreServer:
         peers, self.peers = self.peers, {}  # nobody is left to be told, and the aborts are no events for the state
         for peer in peers.values():
             peer.transport.abort()
+        for ending in list(self.lingering):
+            ending.abort()
         await asyncio.sleep(0)  # one turn of the loop, in which it closes the descriptors
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
@@ -354,7 +278,7 @@ class StoreServer:
         if peer.transport.get_write_buffer_size():
             self._loop.call_later(CLOSE_GRACE_S, peer.transport.abort)
 
-    def _report(self, peer: _Peer, reason: str) -> None:
+    def _report(self, peer: Peer, reason: str) -> None:
         """Somebody whom the store does not admit; those who try again and again do not fill the log."""
         left_out = self._refusals.admit("refusals")
         if left_out is not None:

@@ -161,7 +161,11 @@ class StoreState:
     def refuse(self, connection: ConnectionId, why: str) -> list[Effect]:
         """For somebody who lacks what this store wants to see: tell it, end it, and tell whoever runs the store."""
         refused = m.Refused(Code.NOT_CONNECTED, f"the store does not admit this process: {why}")
-        return [Send((connection,), refused), Close(connection, why, True), *self.disconnected(connection)]
+        return [Send((connection,), refused), *self.turn_away(connection, why)]
+
+    def turn_away(self, connection: ConnectionId, why: str) -> list[Effect]:
+        """The same without a message: it has been told, or would not understand us."""
+        return [Close(connection, why, True), *self.disconnected(connection)]
 
     # --- connections and sessions -----------------------------------------------------------------------------------
 
