@@ -137,7 +137,9 @@ class StoreClient(Participant):
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if not self._channel.records.concern(request):
-            return self._exchange(request, deadline, incarnation)
+            reply = self._exchange(request, deadline, incarnation)
+            if type(reply) is not m.NoSession:  # which a restarted store says that wants to know who we are first
+                return reply
         held = self._channel.give_back(request)
         while True:
             generation = self._channel.ready(deadline)

@@ -29,12 +29,13 @@ _log = logs.get(__name__)
 class Peer(asyncio.Protocol):
     """One accepted connection."""
 
-    __slots__ = ("number", "reader", "server", "transport")
+    __slots__ = ("number", "partial_bytes", "reader", "server", "transport")
 
     def __init__(self, server: StoreServer, number: ConnectionId) -> None:
         self.server = server
         self.number = number
         self.reader = FrameReader(MAX_GREETING_FRAME_BYTES)
+        self.partial_bytes = 0  # of a frame that is not complete yet, as the server counts them
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)  # set before anything else is called
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,6 +51,7 @@ class Peer(asyncio.Protocol):
         self.server.state.connected(self.number, clock.now(), is_local=connection.family == socket.AF_UNIX)
         if connection.family == socket.AF_UNIX and self.server.state.gate.local_key:
             self._check_local(connection)
+        self.server.check_crowd(self)
 
     def turn_away(self, why: str) -> None:
         """It failed before it could greet, and has been told: not by a message of ours."""
@@ -71,6 +73,7 @@ class Peer(asyncio.Protocol):
                 payloads = [data[HEADER_BYTES:]]
             else:
                 payloads = reader.feed(data)
+                server.count_partial(self)
                 if not payloads:
                     state.heard(self.number, now)
             for payload in payloads:
@@ -115,6 +118,8 @@ class Peer(asyncio.Protocol):
             raise FrameError(f"a request although {unread_bytes} bytes of answers are unread")
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.reader.buffer.clear()
+        self.server.count_partial(self)
         if self.server.peers.pop(self.number, None) is not None:
             self.server.carry_out(self.server.state.disconnected(self.number))
             self.server.after_events()

@@ -22,7 +22,8 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
-from memfabric_hybrid.store.limits import MAX_REQUEST_FRAME_BYTES
+from memfabric_hybrid.store.frames import FrameError
+from memfabric_hybrid.store.limits import MAX_RANKS, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import framed
 from memfabric_hybrid.store.proofs import NONCE_BYTES
@@ -45,6 +46,12 @@ except ImportError as error:
     _uvloop_error = error
 
 LOCAL_KEY_BYTES = 32
+STRANGERS_ALLOWED = 512  # connections that have not greeted yet, at least
+MAX_CONNECTIONS = 16 * MAX_RANKS
+MAX_PARTIAL_BYTES = 128 * MIB  # of frames that are not complete yet, of all connections together
+MAX_MEMBERS_PARTIAL_BYTES = 512 * MIB  # the same when it is a member that sends
+MAX_UNREAD_BYTES = 512 * MIB  # of large answers and pushes, of all connections together
+LARGE_BYTES = MIB
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
@@ -82,6 +89,9 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
+        self._most = min(MAX_CONNECTIONS, file_descriptors.most_allowed())
+        self._partial_bytes = 0
+        self._readers: set[ConnectionId] = set()  # who were sent much, and may not have read it
         self._refusals = RateLimit()  # of lines in the log
         self.lingering: set[TlsPeer] = set()  # closed; their last words are on the way
         self._moving: set[asyncio.Task[Any]] = set()
@@ -92,6 +102,26 @@ class StoreServer:
         if len(self.peers) >= self._allow_more_at:
             self._allow_more_at *= 2
             file_descriptors.allow_enough(self._allow_more_at)
+
+    def check_crowd(self, peer: Peer) -> None:
+        """Somebody has come. Descriptors are kept for members: when they become few, others go."""
+        if len(self.peers) > STRANGERS_ALLOWED:
+            self.carry_out(self.state.trim_strangers(max(STRANGERS_ALLOWED, self._most // 4)))
+        if len(self.peers) > self._most:
+            self.carry_out(self.state.make_room(peer.number))
+
+    def count_partial(self, peer: Peer) -> None:
+        """Frames that are not complete yet hold memory, which all connections together may have so much of."""
+        size_bytes = len(peer.reader.buffer)
+        self._partial_bytes += size_bytes - peer.partial_bytes
+        peer.partial_bytes = size_bytes
+        if self._partial_bytes > MAX_PARTIAL_BYTES and size_bytes:
+            is_member = self.state.is_of_member(peer.number)
+            if not is_member or self._partial_bytes > MAX_MEMBERS_PARTIAL_BYTES:
+                raise FrameError(
+                    f"all connections together have {self._partial_bytes} bytes of frames that are not complete; "
+                    "try again when others have sent theirs"
+                )
 
     def start(self) -> None:
         """InvalidParam: not an address of this machine. ResourceInUse: taken."""
@@ -236,8 +266,28 @@ class StoreServer:
                     peer = self.peers.get(number)
                     if peer is not None:
                         peer.transport.write(data)
+                if len(data) > LARGE_BYTES:
+                    self._limit_unread(effect.connections)
             elif type(effect) is Close:
                 self._close(effect)
+
+    def _limit_unread(self, connections: Sequence[ConnectionId]) -> None:
+        """Whoever asks for much and does not read it holds memory; of those who do, the slowest one goes."""
+        self._readers.update(connections)
+        unread = {number: self._unread_bytes(number) for number in self._readers}
+        self._readers = {number for number, size_bytes in unread.items() if size_bytes > LARGE_BYTES}
+        if sum(unread.values()) <= MAX_UNREAD_BYTES:
+            return
+        slowest = max(unread, key=lambda number: (not self.state.is_of_member(number), unread[number]))
+        _log.warning(
+            "store: %d bytes of answers are unread, allowed are %d; connection %d is dropped, which has %d of them",
+            sum(unread.values()), MAX_UNREAD_BYTES, slowest, unread[slowest],
+        )  # fmt: skip
+        self.peers[slowest].transport.abort()
+
+    def _unread_bytes(self, number: ConnectionId) -> int:
+        peer = self.peers.get(number)
+        return 0 if peer is None else peer.transport.get_write_buffer_size()
 
     def after_events(self) -> None:
         """Pushes wait for the end of this turn of the loop: what comes in together goes out together."""

@@ -7,7 +7,19 @@ from bisect import bisect_left
 import msgspec
 
 from memfabric_hybrid.errors import NoResources
-from memfabric_hybrid.store.limits import MAX_PREFIX_BYTES, shown
+from memfabric_hybrid.store.limits import (
+    MAX_OWNED_BYTES,
+    MAX_PLAIN_BYTES,
+    MAX_PREFIX_BYTES,
+    MAX_STRANGERS_BYTES,
+    is_kept,
+    shown,
+)
+
+
+def size_bytes(key: str, value: bytes) -> int:
+    """What an entry costs, roughly: the text and its places in the tables are counted, too."""
+    return len(value) + 4 * len(key) + 64
 
 
 class Entry(msgspec.Struct):
@@ -23,6 +35,8 @@ class Keyspace:
 
     def __init__(self) -> None:
         self.revision = 0
+        self.plain_bytes = 0  # of keys that belong to nobody
+        self.owned_bytes = 0  # of those that vanish with a session
         self._entries: dict[str, Entry] = {}
         self._sorted: list[str] = []
 
@@ -30,29 +44,54 @@ class Keyspace:
         return self._entries.get(key)
 
     def put(self, key: str, entry: Entry) -> None:
-        if key not in self._entries:
+        before = self._entries.get(key)
+        if before is None:
             self._sorted.insert(bisect_left(self._sorted, key), key)
+        else:
+            self._count(key, before, -1)
         self._entries[key] = entry
+        self._count(key, entry, 1)
         self.revision += 1
 
     def remove(self, key: str) -> Entry | None:
         entry = self._entries.pop(key, None)
         if entry is not None:
+            self._count(key, entry, -1)
             del self._sorted[bisect_left(self._sorted, key)]
             self.revision += 1
         return entry
 
+    def check_room(self, key: str, value: bytes, *, is_owned: bool) -> None:
+        """NoResources when all keys together would hold too much; what is there makes room for its successor."""
+        before = self._entries.get(key)
+        replaces = before is not None and (before.owner is not None) == is_owned
+        freed_bytes = size_bytes(key, before.value) if before is not None and replaces else 0
+        total_bytes = (self.owned_bytes if is_owned else self.plain_bytes) + size_bytes(key, value) - freed_bytes
+        limit_bytes = MAX_PLAIN_BYTES if not is_owned else MAX_OWNED_BYTES if is_kept(key) else MAX_STRANGERS_BYTES
+        if total_bytes > limit_bytes:
+            kind = "that vanish with their owners" if is_owned else "that belong to nobody"
+            raise NoResources(
+                f"key {shown(key)}: the keys {kind} would hold {total_bytes} bytes in this store, allowed are "
+                f"{limit_bytes}; delete some"
+            )
+
+    def _count(self, key: str, entry: Entry, sign: int) -> None:
+        if entry.owner is None:
+            self.plain_bytes += sign * size_bytes(key, entry.value)
+        else:
+            self.owned_bytes += sign * size_bytes(key, entry.value)
+
     def under(self, prefix: str) -> dict[str, bytes]:
         """All keys that start with the prefix, in order; NoResources when they do not fit into one answer."""
         found: dict[str, bytes] = {}
-        size_bytes = 0
+        total_bytes = 0
         for index in range(bisect_left(self._sorted, prefix), len(self._sorted)):
             key = self._sorted[index]
             if not key.startswith(prefix):
                 break
             found[key] = value = self._entries[key].value
-            size_bytes += len(value) + 4 * len(key)
-            if size_bytes > MAX_PREFIX_BYTES:
+            total_bytes += len(value) + 4 * len(key)
+            if total_bytes > MAX_PREFIX_BYTES:
                 raise NoResources(
                     f"prefix {shown(prefix)} holds more than {MAX_PREFIX_BYTES} bytes, too much for one answer; "
                     "read narrower prefixes"

@@ -7,9 +7,11 @@ over, so that a burst costs one push. This file knows who is connected; what the
 
 from __future__ import annotations
 
+from collections import Counter
+
 from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
+from memfabric_hybrid.store.limits import MAX_REVISION, MAX_SESSION_CONNECTIONS, MAX_TIMEOUT_S, SESSION_ID_BYTES
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.gate import Gate, NotAdmitted
 from memfabric_hybrid.store.state.next_deadline import NEVER
@@ -36,6 +38,7 @@ class StoreState:
         self._strangers: dict[ConnectionId, float] = {}  # connections that are not admitted yet → since when
         self._local: set[ConnectionId] = set()  # of these, those at the local socket
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
+        self._connections: Counter[bytes] = Counter()  # session id → how many of these
 
     @property
     def next_deadline(self) -> float:
@@ -54,6 +57,11 @@ class StoreState:
         """The connection has said a proper Hello."""
         return connection in self._greeted or self.is_event_channel(connection)
 
+    def is_of_member(self, connection: ConnectionId) -> bool:
+        session = self.tables.sessions.on(connection)
+        session_id = self._greeted.get(connection) if session is None else session.id
+        return session_id is not None and self.tables.is_member(session_id)
+
     def is_event_channel(self, connection: ConnectionId) -> bool:
         return self.tables.sessions.on(connection) is not None
 
@@ -70,7 +78,7 @@ class StoreState:
         self._local.discard(connection)
         self.gate.forget(connection)
         self.held_hellos.pop(connection, None)
-        self._greeted.pop(connection, None)
+        self._ungreet(connection)
         self.tables.waiters.withdraw(connection)
         self.tables.rendezvous.withdraw(connection)
         self.tables.recovery.withdraw(connection)
@@ -100,8 +108,31 @@ class StoreState:
             return [Send((connection,), m.Refused(error.code, str(error)))]
         for effect in effects:
             if type(effect) is Close:  # a repeated call replaces the connection of the first
-                self._greeted.pop(effect.connection, None)
+                self._ungreet(effect.connection)
         return effects
+
+    def make_room(self, newcomer: ConnectionId) -> list[Effect]:
+        """There are more connections than can be: the least useful one goes, so that members always come in.
+
+        Who has not greeted yet goes before who has, the oldest first, and who is no member before the newcomer.
+        """
+        why = "there are too many connections, and others are members"
+        for waiting in (self._strangers, self.held_hellos):
+            for connection in waiting:
+                if connection != newcomer:
+                    return [Close(connection, why), *self.disconnected(connection)]
+        for connection, session_id in self._greeted.items():
+            if not self.tables.is_member(session_id):
+                return [Close(connection, why), *self.disconnected(connection)]
+        idle = self.tables.sessions.first(lambda session: not self.tables.is_member(session.id))
+        leaving = newcomer if idle is None else idle.connection
+        return [*self.disconnected(leaving), Close(leaving, why)]
+
+    def trim_strangers(self, most: int) -> list[Effect]:
+        """The oldest of those who have not greeted go when they are too many: members greet at once."""
+        why = "too many connections have not greeted yet"
+        too_many = list(self._strangers)[: max(0, len(self._strangers) - most)]
+        return [effect for one in too_many for effect in (Close(one, why), *self.disconnected(one))]
 
     def admit_all(self, now: float) -> list[Effect]:
         """From now on all are served, first those who wait."""
@@ -138,6 +169,13 @@ class StoreState:
                 tables.recovery.deadline(),
             )
         return effects
+
+    def _ungreet(self, connection: ConnectionId) -> None:
+        session_id = self._greeted.pop(connection, None)
+        if session_id is not None:
+            self._connections[session_id] -= 1
+            if not self._connections[session_id]:
+                del self._connections[session_id]
 
     def _close_requests(self, session_id: bytes, reason: str) -> list[Effect]:
         """Of a host that has vanished nobody else would ever say that its connections are of no use."""
@@ -199,11 +237,21 @@ class StoreState:
         return self._welcome(connection, hello, now)
 
     def _welcome(self, connection: ConnectionId, message: m.Hello, now: float) -> list[Effect]:
+        if message.role == m.REQUESTS and self._connections[message.session] >= MAX_SESSION_CONNECTIONS:
+            why = f"this session has {MAX_SESSION_CONNECTIONS} connections, the most it can have"
+            return [
+                Send((connection,), m.Refused(Code.NO_RESOURCES, why)),
+                Close(connection, why),
+                *self.disconnected(connection),
+            ]
         welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision, self.gate.local_key))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
+            self._connections[message.session] += 1
             return [welcome]
-        replaced = self.tables.sessions.open(message.session, connection, message.heartbeat_timeout_s, now)
+        replaced = self.tables.sessions.open(
+            message.session, connection, message.heartbeat_timeout_s, now, returning=message.returning
+        )
         if replaced is None:
             return [welcome]
         return [Close(replaced, "its session has a new event channel"), welcome]
