@@ -18,9 +18,9 @@ MAX_RANKS = _native.MAX_RANKS
 MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
 MAX_TIMEOUT_S = float(1 << 32)
 MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore
-MAX_OWNED_BYTES = 512 * MIB  # of the ephemeral keys and ranks of all sessions
-MAX_STRANGERS_BYTES = 256 * MIB  # of them, what is left for keys that are not members'
-MAX_PLAIN_BYTES = 256 * MIB  # of all other keys
+MAX_MEMBERS_BYTES = 512 * MIB  # of all members' keys together, see `state/ownership.py`
+MAX_EPHEMERALS_BYTES = 256 * MIB  # of all other ephemeral keys and ranks together
+MAX_PLAIN_BYTES = 256 * MIB  # of all keys together that belong to nobody
 MAX_RANGES = MAX_WATCHES = 4096  # per session
 MAX_SESSION_CONNECTIONS = 1024  # of one session: as many threads of a process can be inside a call
 MAX_PREFIX_BYTES = 256 * MIB  # one prefix read or watch snapshot

@@ -103,7 +103,10 @@ class Peer(asyncio.Protocol):
     def name(self) -> str:
         """Where it comes from."""
         address = self.transport.get_extra_info("peername")
-        return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "the local socket"
+        if isinstance(address, tuple):
+            return f"{address[0]}:{address[1]}"
+        is_local = self.transport.get_extra_info("socket").family == socket.AF_UNIX
+        return "the local socket" if is_local else "an address that is gone already"
 
     def _fail(self) -> None:
         _log.exception("store: a request of connection %d failed unexpectedly; the connection is closed", self.number)

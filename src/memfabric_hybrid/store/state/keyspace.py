@@ -8,18 +8,26 @@ import msgspec
 
 from memfabric_hybrid.errors import NoResources
 from memfabric_hybrid.store.limits import (
-    MAX_OWNED_BYTES,
+    MAX_EPHEMERALS_BYTES,
+    MAX_MEMBERS_BYTES,
     MAX_PLAIN_BYTES,
     MAX_PREFIX_BYTES,
-    MAX_STRANGERS_BYTES,
     is_kept,
     shown,
 )
+
+LIMITS = {"members'": MAX_MEMBERS_BYTES, "ephemeral": MAX_EPHEMERALS_BYTES, "plain": MAX_PLAIN_BYTES}
 
 
 def size_bytes(key: str, value: bytes) -> int:
     """What an entry costs, roughly: the text and its places in the tables are counted, too."""
     return len(value) + 4 * len(key) + 64
+
+
+def _kind(key: str, is_owned: bool) -> str:
+    if not is_owned:
+        return "plain"
+    return "members'" if is_kept(key) else "ephemeral"
 
 
 class Entry(msgspec.Struct):
@@ -35,8 +43,7 @@ class Keyspace:
 
     def __init__(self) -> None:
         self.revision = 0
-        self.plain_bytes = 0  # of keys that belong to nobody
-        self.owned_bytes = 0  # of those that vanish with a session
+        self.bytes_of = dict.fromkeys(LIMITS, 0)  # kind of key → what all of them cost
         self._entries: dict[str, Entry] = {}
         self._sorted: list[str] = []
 
@@ -62,24 +69,20 @@ class Keyspace:
         return entry
 
     def check_room(self, key: str, value: bytes, *, is_owned: bool) -> None:
-        """NoResources when all keys together would hold too much; what is there makes room for its successor."""
+        """NoResources when all keys of its kind would hold too much; what is there makes room for its successor."""
+        kind = _kind(key, is_owned)
         before = self._entries.get(key)
-        replaces = before is not None and (before.owner is not None) == is_owned
+        replaces = before is not None and _kind(key, before.owner is not None) == kind
         freed_bytes = size_bytes(key, before.value) if before is not None and replaces else 0
-        total_bytes = (self.owned_bytes if is_owned else self.plain_bytes) + size_bytes(key, value) - freed_bytes
-        limit_bytes = MAX_PLAIN_BYTES if not is_owned else MAX_OWNED_BYTES if is_kept(key) else MAX_STRANGERS_BYTES
-        if total_bytes > limit_bytes:
-            kind = "that vanish with their owners" if is_owned else "that belong to nobody"
+        total_bytes = self.bytes_of[kind] + size_bytes(key, value) - freed_bytes
+        if total_bytes > LIMITS[kind]:
             raise NoResources(
-                f"key {shown(key)}: the keys {kind} would hold {total_bytes} bytes in this store, allowed are "
-                f"{limit_bytes}; delete some"
+                f"key {shown(key)}: all {kind} keys of this store would hold {total_bytes} bytes, allowed are "
+                f"{LIMITS[kind]}; delete some"
             )
 
     def _count(self, key: str, entry: Entry, sign: int) -> None:
-        if entry.owner is None:
-            self.plain_bytes += sign * size_bytes(key, entry.value)
-        else:
-            self.owned_bytes += sign * size_bytes(key, entry.value)
+        self.bytes_of[_kind(key, entry.owner is not None)] += sign * size_bytes(key, entry.value)
 
     def under(self, prefix: str) -> dict[str, bytes]:
         """All keys that start with the prefix, in order; NoResources when they do not fit into one answer."""
