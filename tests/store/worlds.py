@@ -117,11 +117,11 @@ class TlsWorld(TcpWorld):
     """With a token as well: everything that a connection can have to go through."""
 
     def protection(self) -> Protection:
-        return Protection(b"a token of the test suite", _identity())
+        return Protection(b"a token of the test suite", member_identity())
 
 
 @functools.cache
-def _identity() -> TlsIdentity:
+def member_identity() -> TlsIdentity:
     folder = tempfile.TemporaryDirectory(prefix="memfabric-certificates-")
     atexit.register(folder.cleanup)
     authority = Authority(Path(folder.name))
