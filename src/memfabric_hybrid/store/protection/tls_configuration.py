@@ -32,6 +32,11 @@ class TlsConfiguration:
         self._identity: TlsIdentity | None = None
         self._environment: tuple[str, TlsIdentity] | None = None  # made from that text
 
+    @property
+    def is_on(self) -> bool:
+        """By the program; the environment may turn it on as well."""
+        return self._files is not None
+
     def turn_off(self) -> None:
         with self._lock:
             self._files = self._key = self._identity = None
