@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from support import campaigns, leaks, ports, processes
+from support.certificates import Authority
 from support.hosts import Network
 from support.worker import fork_server
 
@@ -85,6 +86,35 @@ def no_leaks() -> Iterator[None]:
     found = leaks.wait_for_leaks(before)
     if found:
         pytest.fail("the test left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `also_over_tls` run twice. With MF_TEST_STORE=tls all tests' stores use TLS (`scripts/soak tls`)."""
+    if metafunc.definition.get_closest_marker("also_over_tls") and "store_protection" not in metafunc.fixturenames:
+        metafunc.fixturenames.insert(0, "store_protection")
+        metafunc.parametrize("store_protection", ["plain", "tls"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def tls_info(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """For `MF_CONFIG_STORE_TLS_INFO`: one certificate for all, of an authority of this run."""
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    return authority.info(authority.issue("member"), with_crl=True)
+
+
+@pytest.fixture
+def store_protection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How this test's stores and their clients talk, in this process and in the workers that it starts."""
+    if request.param == "tls":
+        monkeypatch.setenv("MF_CONFIG_STORE_TLS_INFO", request.getfixturevalue("tls_info"))
+    return str(request.param)
+
+
+@pytest.fixture(scope="session", autouse=os.environ.get("MF_TEST_STORE") == "tls")
+def all_over_tls(tls_info: str) -> Iterator[None]:
+    os.environ["MF_CONFIG_STORE_TLS_INFO"] = tls_info
+    yield
+    del os.environ["MF_CONFIG_STORE_TLS_INFO"]
 
 
 @pytest.fixture

@@ -35,8 +35,11 @@ timespec timespec_of(Clock::duration duration) {
 
 struct Heartbeat::Pulse {
     int socket_fd = -1;
-    int stop_fd = -1;  // an eventfd that is readable when the thread has to end
+    int stop_fd = -1;            // an eventfd that is readable when the thread has to end
+    std::size_t beat_bytes = 0;  // 0: every beat is the whole payload
+    std::mutex supplying;        // guards the two below, which change only with `beat_bytes`
     std::string payload;
+    std::size_t sent_bytes = 0;  // of a supply
     std::chrono::milliseconds interval{};
     std::atomic<bool> beating{true};
     std::mutex joining;
@@ -65,9 +68,19 @@ struct Heartbeat::Pulse {
         }
     }
 
-    // Sends the whole payload; false if told to stop or the peer is gone.
+    // A copy of the next beat, because the supply may grow meanwhile; empty if there is none.
+    std::string next_beat() {
+        const std::lock_guard lock(supplying);
+        if (beat_bytes == 0) return payload;
+        std::string next = payload.substr(sent_bytes, beat_bytes);
+        sent_bytes += next.size();
+        return next;
+    }
+
+    // Sends one whole beat; false if told to stop or the peer is gone.
     bool beat() {
-        for (std::string_view rest = payload; !rest.empty();) {
+        const std::string whole = next_beat();
+        for (std::string_view rest = whole; !rest.empty();) {
             const ssize_t sent = send(socket_fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
             if (sent >= 0) {
                 rest.remove_prefix(static_cast<std::size_t>(sent));
@@ -83,7 +96,11 @@ struct Heartbeat::Pulse {
 };
 
 Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds interval,
-                        std::unique_ptr<Heartbeat>& started) {
+                        std::unique_ptr<Heartbeat>& started, std::size_t beat_bytes) {
+    if (beat_bytes != 0 && payload.size() % beat_bytes != 0) {
+        return fail(Status::InvalidParam, "a supply of %zu bytes is no multiple of a heartbeat of %zu", payload.size(),
+                    beat_bytes);
+    }
     if (payload.empty() || interval.count() < 1) {
         return fail(Status::InvalidParam, "a heartbeat of %zu bytes every %lld ms: both must be at least 1",
                     payload.size(), static_cast<long long>(interval.count()));
@@ -98,6 +115,7 @@ Status Heartbeat::start(int fd, std::string payload, std::chrono::milliseconds i
         return fail(Status::NoResources, "cannot make an eventfd for heartbeats: %s", std::strerror(errno));
     }
     pulse->payload = std::move(payload);
+    pulse->beat_bytes = beat_bytes;
     pulse->interval = interval;
     try {
         const BlockedSignals blocked;
@@ -120,6 +138,23 @@ Heartbeat::~Heartbeat() {
         return;
     }
     stop();
+}
+
+Status Heartbeat::add(std::string_view beats) {
+    if (pulse_->beat_bytes == 0 || beats.size() % pulse_->beat_bytes != 0) {
+        return fail(Status::InvalidParam, "%zu bytes are no whole heartbeats of %zu bytes", beats.size(),
+                    pulse_->beat_bytes);
+    }
+    const std::lock_guard lock(pulse_->supplying);
+    pulse_->payload.erase(0, std::exchange(pulse_->sent_bytes, 0));
+    pulse_->payload += beats;
+    return Status::Ok;
+}
+
+std::size_t Heartbeat::beats_left() const {
+    if (pulse_->beat_bytes == 0) return 0;
+    const std::lock_guard lock(pulse_->supplying);
+    return (pulse_->payload.size() - pulse_->sent_bytes) / pulse_->beat_bytes;
 }
 
 void Heartbeat::stop() {

@@ -31,8 +31,9 @@ from typing import SupportsIndex
 
 from memfabric_hybrid import _native, bm, errors, logs, offload, process, shm
 from memfabric_hybrid.api import arguments, boundary
-from memfabric_hybrid.errors import InvalidParam, NoResources
+from memfabric_hybrid.errors import InvalidParam
 from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store.protection import tls_configuration
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.stream import Stream
 from memfabric_hybrid.transfer import TransferEngine
@@ -102,21 +103,33 @@ def set_extern_logger(fn: Callable[[int, str], object] | None) -> None:
 
 @boundary.returns_code
 def set_conf_store_tls(enable: bool, tls_info: str) -> None:
-    """Turns TLS of the store on or off. Off is the default and the only choice of this version.
+    """Turns TLS of the store on or off in this process, for the stores it runs and those it connects to.
 
-    Codes: 0; -2002 when `enable` is true: a store without encryption must not be taken for one with it.
+    `tls_info`: items `key: value` separated by `;`: `tlsCaPath` (a folder), `tlsCaFile` (a list, by commas), `tlsCert`,
+    and if wanted `tlsCrlPath`, `tlsCrlFile`, `tlsPk` and `tlsPkPwd`. TLS 1.3, both sides show certificates. Files that
+    change are read again for the next connection. Turned off it forgets everything, the key too.
+
+    Codes: 0; -2000 for a file that cannot be used, or a certificate that does not belong to the key.
     """
-    arguments.text("tls_info", tls_info)
+    text = arguments.text("tls_info", tls_info)
     if enable:
-        raise NoResources("this version has no TLS for the store: call with enable=False, or use a protected network")
+        tls_configuration.process_wide.set_info(text)
+    else:
+        tls_configuration.process_wide.turn_off()
 
 
 @boundary.returns_code
-def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callable[[str], str]) -> None:
-    """Sets the private key for TLS of the store. Codes: -2002, because this version has no TLS for the store."""
-    arguments.text("tls_pk", tls_pk)
-    arguments.text("tls_pk_pw", tls_pk_pw)
-    raise NoResources("this version has no TLS for the store, so it takes no key")
+def set_conf_store_tls_key(tls_pk: str, tls_pk_pw: str, py_decrypt_func: Callable[[str], str] | None) -> None:
+    """Sets the private key for TLS of the store: the content of a PEM file, before or after `set_conf_store_tls`.
+
+    A passphrase that is not empty goes through `py_decrypt_func`, unless that is None. Codes: 0; -2000 for what is no
+    key, has another passphrase, or does not belong to the certificate.
+    """
+    if py_decrypt_func is not None:
+        arguments.function("py_decrypt_func", py_decrypt_func)
+    tls_configuration.process_wide.set_key(
+        arguments.text("tls_pk", tls_pk), arguments.text("tls_pk_pw", tls_pk_pw), py_decrypt_func
+    )
 
 
 def check(code: int) -> None:

@@ -192,8 +192,10 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.NOT_CONNECTED: Meaning(
         NotConnected,
-        "The rank or session that owns the memory has not joined, has left, or died; or no route leads to it.",
-        "Wait for it to come (again), or go on without it; the last error says who it is and why.",
+        "The rank or session that owns the memory has not joined, has left, or died; no route leads to it; or the "
+        "store and this process do not trust each other.",
+        "Wait for it to come (again), or go on without it; the last error says who it is and why. For the store: "
+        "give all the same token, and certificates of the same authority.",
     ),
     Code.BUFFER_TOO_SMALL: Meaning(
         BufferTooSmall,

@@ -1,7 +1,8 @@
 """Runs a config store until it is told to stop: `python -m memfabric_hybrid.launch_ascend_mf_store`.
 
 The address comes from MF_CONFIG_STORE_URL (or ASCEND_MF_STORE_URL), the log level from MF_LOG_LEVEL (or
-ASCEND_MF_LOG_LEVEL). SIGINT and SIGTERM end it cleanly.
+ASCEND_MF_LOG_LEVEL), what protects it from MF_CONFIG_STORE_TOKEN and MF_CONFIG_STORE_TLS_INFO. SIGINT and
+SIGTERM end it cleanly.
 """
 
 from __future__ import annotations

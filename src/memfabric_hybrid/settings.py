@@ -53,6 +53,24 @@ HEARTBEAT_TIMEOUT = Setting(
     Range(0.1, 3600),
     "A member that has been silent for this long counts as dead.",
 )
+STORE_TOKEN = Setting(
+    ("MF_CONFIG_STORE_TOKEN",),
+    "",
+    "secret",
+    ("16 bytes or more",),
+    "A shared token: the store admits only who knows it, and members trust no other store.",
+)
+STORE_TOKEN_FILE = Setting(
+    ("MF_CONFIG_STORE_TOKEN_FILE",), "", "path", ("a file",), "A file that holds the token, instead."
+)
+STORE_TLS_INFO = Setting(
+    ("MF_CONFIG_STORE_TLS_INFO",),
+    "",
+    "text",
+    ("as set_conf_store_tls",),
+    "Turns TLS of the store on in programs that do not give certificates themselves: the text of set_conf_store_tls, "
+    "with tlsPk, and tlsPkPwd as the file that holds the passphrase.",
+)
 COPY_THREADS = Setting(
     ("MF_COPY_THREADS",),
     "0",
@@ -108,6 +126,9 @@ ALL: tuple[Setting, ...] = (
     STORE_URL,
     LOG_LEVEL,
     HEARTBEAT_TIMEOUT,
+    STORE_TOKEN,
+    STORE_TOKEN_FILE,
+    STORE_TLS_INFO,
     COPY_THREADS,
     HUGE_PAGES,
     PREFAULT,

@@ -93,6 +93,7 @@ def test_any_member_is_killed_again_and_again(store_url: str, workers: Any, rng:
     print(f"{rounds} deaths: the slowest survivor knew after {slowest_s * 1000:.1f} ms")
 
 
+@pytest.mark.also_over_tls
 def test_everybody_but_one_dies_at_once(store_url: str, workers: Any) -> None:
     with workers(6) as cluster:
         for index in range(6):

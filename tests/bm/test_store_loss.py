@@ -166,6 +166,7 @@ def test_member_whose_rank_was_given_away(store_url: str, workers: Any) -> None:
         cluster.call_all("wait_for_view", [0, 1], indices=(late, present))
 
 
+@pytest.mark.also_over_tls
 def test_store_host_among_the_members_is_replaced(store_url: str, workers: Any) -> None:
     """With auto ranking everybody may run the store: when its process dies another one takes over."""
     with workers(4, MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S="1") as cluster:

@@ -155,11 +155,13 @@ def test_answers_without_initialize(path: str, arguments: tuple[Any, ...], answe
     assert bool(mf.get_last_err_msg()) == failed
 
 
-def test_tls_is_refused_rather_than_forgotten() -> None:
-    assert mf.set_conf_store_tls(True, "tlsCaPath: /nowhere") != 0
-    assert "TLS" in mf.get_and_clear_last_err_msg()
-    assert mf.set_conf_store_tls_key("key", "pass", lambda cipher: cipher) != 0
-    assert "TLS" in mf.get_and_clear_last_err_msg()
+def test_tls_that_cannot_be_used_fails_at_the_call() -> None:
+    assert mf.set_conf_store_tls(True, "tlsCaPath: /nowhere") == -2000
+    assert "tlsCaFile and tlsCert must be given" in mf.get_and_clear_last_err_msg()
+    assert mf.set_conf_store_tls(True, "tlsCaPath: /nowhere; tlsCaFile: ca.pem; tlsCert: /nowhere/cert.pem") == -2000
+    assert "CA file /nowhere/ca.pem cannot be read" in mf.get_and_clear_last_err_msg()
+    assert mf.set_conf_store_tls_key("key", "pass", lambda cipher: cipher) == -2000
+    assert "it is no PEM key, or its passphrase is another" in mf.get_and_clear_last_err_msg()
 
 
 def test_paths() -> None:

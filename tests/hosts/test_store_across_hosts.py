@@ -23,6 +23,7 @@ def test_members_of_all_hosts_meet(hosts3: Network, version: int) -> None:
         assert [host_members.departures(cluster, index) for index in MEMBERS] == [[]] * 6
 
 
+@pytest.mark.also_over_tls
 def test_members_that_come_at_the_same_time_get_different_ranks(hosts3: Network) -> None:
     url = host_members.store_url(hosts3)
     with Cluster(7, "support.pool_worker", places=[hosts3.hosts[0].place, *hosts3.places(2)]) as cluster:

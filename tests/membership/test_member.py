@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
@@ -16,7 +15,7 @@ from memfabric_hybrid.machine.file_descriptors import enough_for
 from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership import rank_socket
 from memfabric_hybrid.membership.member import Entry, Member
-from memfabric_hybrid.store import WatchUpdate, connect, parse_url
+from memfabric_hybrid.store import connect, parse_url
 from memfabric_hybrid.store.server import hosting
 
 GROUP = "bm/ranks"
@@ -66,22 +65,14 @@ def test_lowest_rank_that_neither_the_host_nor_the_store_has(cluster: StoreAndMe
 def test_store_is_never_asked_for_the_rank_of_a_living_process(cluster: StoreAndMembers) -> None:
     """It would be refused to its owner, should that register again with a restarted store at this very moment."""
     seen: set[str] = set()
-    everything = threading.Event()
-
-    def look(update: WatchUpdate) -> None:
-        seen.update(update.entries)
-        if f"{GROUP}/end" in seen:
-            everything.set()
-
     cluster.hold_rank_socket(0)
     cluster.hold_rank_socket(2)
-    with closing(cluster.store.watch(f"{GROUP}/", look, deadline=Deadline(10))):
+    with closing(cluster.store.watch(f"{GROUP}/", lambda told: seen.update(told.entries), deadline=Deadline(10))):
         assert [cluster.enter().rank, cluster.enter().rank] == [1, 3]
         with pytest.raises(Duplicated, match=r"rank 2 is in use: .*pid \d+\).*choose another"):
             cluster.enter(wanted=2)
-        cluster.store.set(f"{GROUP}/end", b"", deadline=Deadline(10))
-        assert everything.wait(10)
-    assert seen == {f"{GROUP}/{name}" for name in (1, 3, "end")}
+        cluster.store.watch("end", lambda told: None, deadline=Deadline(10)).close()  # told behind all that was before
+    assert seen == {f"{GROUP}/1", f"{GROUP}/3"}
 
 
 def test_wanted_rank_of_another_host(cluster: StoreAndMembers) -> None:

@@ -63,7 +63,13 @@ def other_store(server: InProcessServer) -> Iterator[InProcessStore]:
 
 
 def values_of(store: InProcessStore, server: InProcessServer, rank: int = 0) -> AtomicValues:
+    as_member(store, rank)
     return AtomicValues(store, lambda deadline: server.state.incarnation, "shm/0", rank)
+
+
+def as_member(store: InProcessStore, rank: int) -> None:
+    """Only members may have values."""
+    store.claim_rank("shm/ranks", 8, b"", wanted=rank, deadline=soon())
 
 
 def soon() -> Deadline:
@@ -214,6 +220,7 @@ def test_value_is_not_taken_from_a_store_that_was_restarted_unnoticed(
             assert others.take(1, deadline) == 0
         return lives[-1]
 
+    as_member(store, 0)
     values = AtomicValues(store, whole_store, "shm/0", 0)
     assert values.take(2, soon()) == 1
     assert store.get("shm-0-value/0", deadline=soon()) == b"1"

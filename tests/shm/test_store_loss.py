@@ -52,12 +52,12 @@ def test_values_are_not_given_twice(cluster: Cluster, store_url: str) -> None:
 
 
 def test_value_that_somebody_else_has_ends_no_object(cluster: Cluster, store_url: str) -> None:
-    """A stranger wrote the key into the restarted store: the value is lost, and nothing else."""
+    """Another rank wrote the key into the restarted store: the value is lost, and nothing else."""
     assert cluster.call(0, "call", "atomic_alloc_value", 8) == (0, "")
     cluster.call(0, "hold_at", HAND_OVER)
     restart_store(cluster, store_url)
     assert cluster.call(0, "wait_until_held", HAND_OVER)
-    cluster.call(STORE, "own_key", store_url, "shm-0-value/0")
+    cluster.call(1, "own_key", "shm-0-value/0")
     cluster.call(0, "release_at", HAND_OVER)
     assert cluster.call(1, "call", "atomic_alloc_value", 8) == (1, "")  # waits until rank 0 is registered again
     assert cluster.call_all("call", "barrier", indices=range(RANKS)) == [(0, "")] * RANKS

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import queue
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import uvloop
 
@@ -16,10 +20,14 @@ from memfabric_hybrid.store import (
     Store,
     StoreServer,
     WatchUpdate,
-    connect,
 )
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
+from memfabric_hybrid.store.protection import protection as protections
+from memfabric_hybrid.store.protection.private_key import PrivateKey
+from memfabric_hybrid.store.protection.protection import Protection
+from memfabric_hybrid.store.protection.tls_identity import TlsFiles, TlsIdentity
+from support.certificates import Authority
 
 uvloop.new_event_loop().close()  # the first loop of a process makes a pipe that stays; not in the middle of some test
 
@@ -72,12 +80,15 @@ class TcpWorld:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._server = StoreServer(url, has_local_socket=self.has_local_socket)
+        self._server = StoreServer(url, has_local_socket=self.has_local_socket, protection=self.protection)
         self._server.start()
         self._stores: list[Store] = []
 
+    def protection(self) -> Protection:
+        return protections.configured()
+
     def participant(self, on_session: SessionCallback | None = None) -> Store:
-        self._stores.append(connect(self._url, on_session=on_session))
+        self._stores.append(StoreClient(self._url, on_session=on_session, protection=self.protection))
         return self._stores[-1]
 
     def kill(self, store: Store) -> None:
@@ -102,6 +113,23 @@ class TcpWorld:
         self._server.stop()
 
 
+class TlsWorld(TcpWorld):
+    """With a token as well: everything that a connection can have to go through."""
+
+    def protection(self) -> Protection:
+        return Protection(b"a token of the test suite", member_identity())
+
+
+@functools.cache
+def member_identity() -> TlsIdentity:
+    folder = tempfile.TemporaryDirectory(prefix="memfabric-certificates-")
+    atexit.register(folder.cleanup)
+    authority = Authority(Path(folder.name))
+    member = authority.issue("member")
+    files = TlsFiles((str(authority.file),), (str(authority.crl),), str(member.certificate))
+    return TlsIdentity(files, PrivateKey(file=str(member.key)))
+
+
 class LocalSocketWorld(TcpWorld):
     has_local_socket = True
 
@@ -111,6 +139,7 @@ WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {
     "in_process": InProcessWorld,
     "tcp": TcpWorld,
     "local_socket": LocalSocketWorld,
+    "tls": TlsWorld,
 }
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, shm
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import connect
 
 MIB = 1 << 20
 
@@ -218,11 +217,9 @@ def serve_store(store_url: str) -> None:
     assert mf.create_config_store(store_url) == 0, mf.get_last_err_msg()
 
 
-def own_key(store_url: str, key: str) -> None:
-    """As somebody else's, for as long as this process lives."""
-    client = connect(store_url)
-    client.set(key, b"a stranger's", deadline=Deadline(20), ephemeral=True)
-    background["client"] = client
+def own_key(key: str, object_id: int = 0) -> None:
+    """As this rank's, for as long as it lives."""
+    heaps[object_id]._values._store.set(key, b"another rank's", deadline=Deadline(20), ephemeral=True)
 
 
 def declare_gone_soon(rank: int, object_id: int = 0) -> None:

@@ -208,6 +208,7 @@ class TwinNode:
             exchange_name=f"exchange of {instance}",
             store=InProcessStore(server),
         )
+        self.member.store.claim_rank("bm/ranks", CAPACITY, b"", wanted=rank, deadline=Deadline(5))
         self.exchange = TwinExchange(nodes)
         self.notices = TwinQueue()
         self.reannouncements = TwinQueue()

@@ -157,6 +157,7 @@ def test_clients_of_all_generations(store_url: str) -> None:
         assert "knows no engine of that name" in mf.get_last_err_msg()
 
 
+@pytest.mark.also_over_tls
 def test_every_process_creates_the_store(workers: Workers, store_url: str) -> None:
     """As some clients do on every rank: one of them runs it, and names lead to everybody."""
     with workers(3) as cluster:

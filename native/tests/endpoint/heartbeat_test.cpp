@@ -77,6 +77,36 @@ TEST(Heartbeat, beats_until_stopped) {
     EXPECT_EQ(rest, "");
 }
 
+TEST(Heartbeat, sends_a_supply_once_and_in_order) {
+    Pair pair;
+    std::unique_ptr<Heartbeat> heartbeat;
+    ASSERT_EQ(Heartbeat::start(pair.ours, "aabb", 5ms, heartbeat, 2), Status::Ok);
+    EXPECT_EQ(pair.receive(2), "aa");
+    EXPECT_EQ(pair.receive(2), "bb");
+    EXPECT_EQ(heartbeat->beats_left(), 0u);
+    EXPECT_TRUE(heartbeat->beating()) << "it waits for more";
+    EXPECT_EQ(heartbeat->add("ccddee"), Status::Ok);
+    EXPECT_EQ(pair.receive(2), "cc");
+    EXPECT_EQ(heartbeat->add("ff"), Status::Ok);
+    EXPECT_EQ(pair.receive(2), "dd");
+    EXPECT_EQ(pair.receive(2), "ee");
+    EXPECT_EQ(pair.receive(2), "ff");
+    EXPECT_EQ(heartbeat->beats_left(), 0u);
+}
+
+TEST(Heartbeat, takes_whole_beats_only) {
+    Pair pair;
+    std::unique_ptr<Heartbeat> heartbeat;
+    EXPECT_EQ(Heartbeat::start(pair.ours, "aab", 5ms, heartbeat, 2), Status::InvalidParam);
+    ASSERT_EQ(Heartbeat::start(pair.ours, "aa", 1h, heartbeat, 2), Status::Ok);
+    EXPECT_EQ(heartbeat->add("b"), Status::InvalidParam);
+    EXPECT_EQ(heartbeat->beats_left(), 1u);
+    std::unique_ptr<Heartbeat> endless;
+    ASSERT_EQ(Heartbeat::start(pair.ours, "aa", 1h, endless), Status::Ok);
+    EXPECT_EQ(endless->add("aa"), Status::InvalidParam) << "it has no supply";
+    EXPECT_EQ(endless->beats_left(), 0u);
+}
+
 TEST(Heartbeat, ends_when_the_peer_is_gone) {
     Pair pair;
     std::unique_ptr<Heartbeat> heartbeat;

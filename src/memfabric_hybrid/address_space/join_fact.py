@@ -66,6 +66,8 @@ def decode(update: WatchUpdate) -> dict[int, JoinFact | None]:
     for name, value in update.entries.items():
         rank = name.rpartition("/")[2]
         try:
+            if not rank.isdecimal():
+                raise ValueError(f"{rank!r} is no rank")
             facts[int(rank)] = None if value is None else _decode_fact(value)
         except (ValueError, msgspec.DecodeError) as error:
             log.warning("the store shows %r, which no rank has written: %s", name, error)

@@ -17,6 +17,7 @@ from memfabric_hybrid.address_space.messages import Share
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.errors import InvalidParam
 from memfabric_hybrid.membership.roster import Left
+from memfabric_hybrid.store.protection import plain_data
 
 log = logs.get(__name__)
 
@@ -64,6 +65,7 @@ class PeerMemory:
         """
         place, transport = self._transports.get(rank, (None, None))
         if transport is None or place != data:
+            plain_data.mention("over TCP")
             transport = _native.TcpTransport(data.address, data.memory_id, data.secret)
             self._transports[rank] = (data, transport)
         self._attach_remote(rank, sizes, transport)
@@ -74,6 +76,7 @@ class PeerMemory:
         if place.worker_address:
             worker_address, transport = self._ucx_transports.get(rank, (b"", None))
             if transport is None or worker_address != place.worker_address:
+                plain_data.mention("by UCX")
                 transport = _native.UcxTransport(self._ucx, place.worker_address, place.end.version, place.regions)
                 self._ucx_transports[rank] = (place.worker_address, transport)
             else:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import resource
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,12 @@ def allow_enough(ranks: int) -> None:
         "this process may have %d descriptors now (soft limit of ulimit -n), %d before: %d ranks need %d",
         allowed, soft, ranks, enough,
     )  # fmt: skip
+
+
+def most_allowed() -> int:
+    """How many descriptors one part of this process may come to have, if its limit is raised as far as it can be."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else max(hard // 2, hard - FOR_THE_REST)
 
 
 def open_socket(family: int, kind: int, protocol: int = 0) -> socket.socket:

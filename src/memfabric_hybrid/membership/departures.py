@@ -43,7 +43,8 @@ class Departures:
             self._watch.close()
 
     def _on_update(self, update: WatchUpdate) -> None:
-        seen = {int(key.rpartition("/")[2]): claim for key, claim in update.entries.items()}
+        names = ((key.rpartition("/")[2], claim) for key, claim in update.entries.items())
+        seen = {int(name): claim for name, claim in names if name.isdecimal()}
         if update.snapshot:
             same_store = update.incarnation == self._incarnation  # one that was restarted hears from members anew
             absent = dict.fromkeys(self._claims) if same_store else {}

@@ -53,10 +53,10 @@ class AtomicValues:
         while True:
             self._give_back_doubtful(deadline)
             incarnation = self._whole_store(deadline)
-            taken = {
-                int(key.removeprefix(self._prefix))
-                for key in self._store.prefix(self._prefix, deadline=deadline).entries
-            }
+            names = (
+                key.removeprefix(self._prefix) for key in self._store.prefix(self._prefix, deadline=deadline).entries
+            )
+            taken = {int(name) for name in names if name.isdecimal()}
             free = next((value for value in range(limit) if value not in taken), None)
             if free is None:
                 raise NoResources(f"all {limit} values are in use; release one or raise the limit")

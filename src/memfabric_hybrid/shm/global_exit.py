@@ -68,7 +68,15 @@ class GlobalExit:
                 continue
             self._heard.add(key)
             if self._begun:
-                self._node.notices.post(lambda status=int(value): self._run(status))  # type: ignore[misc]
+                self._hear(key, value)
+
+    def _hear(self, key: str, value: bytes) -> None:
+        try:
+            status = int(value)
+        except ValueError:
+            log.warning("the store shows %r = %r, which is no exit of a rank", key, value[:32])
+            return
+        self._node.notices.post(lambda: self._run(status))
 
     def _run(self, status: int) -> None:
         handler = self.handler

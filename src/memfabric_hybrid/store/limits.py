@@ -18,6 +18,11 @@ MAX_RANKS = _native.MAX_RANKS
 MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
 MAX_TIMEOUT_S = float(1 << 32)
 MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore
+MAX_MEMBERS_BYTES = 512 * MIB  # of all members' keys together, see `state/ownership.py`
+MAX_EPHEMERALS_BYTES = 256 * MIB  # of all other ephemeral keys and ranks together
+MAX_PLAIN_BYTES = 256 * MIB  # of all keys together that belong to nobody
+MAX_RANGES = MAX_WATCHES = 4096  # per session
+MAX_SESSION_CONNECTIONS = 1024  # of one session: as many threads of a process can be inside a call
 MAX_PREFIX_BYTES = 256 * MIB  # one prefix read or watch snapshot
 MAX_PUSH_BYTES = 64 * MIB  # one push of changes; more changes make more pushes
 
@@ -27,6 +32,15 @@ MAX_REPLY_FRAME_BYTES = GIB
 
 SESSION_ID_BYTES = 16
 MIN_COUNTER, MAX_COUNTER = -(1 << 63), (1 << 63) - 1
+
+
+KINDS = ("bm", "shm", "offload")  # of members, see `state/ownership.py`
+KEPT = tuple(f"{kind}{separator}" for kind in KINDS for separator in "/-")
+
+
+def is_kept(name: str) -> bool:
+    """A key, a range or a rendezvous of members."""
+    return name.startswith(KEPT)
 
 
 def shown(text: str) -> str:

@@ -7,13 +7,14 @@ accepts there is that very store or nobody. Clients of other hosts find no such 
 
 from __future__ import annotations
 
+import os
 import socket
 import zlib
 
 from memfabric_hybrid import settings
 from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
-from memfabric_hybrid.machine.peer_credentials import check_user
+from memfabric_hybrid.machine.peer_credentials import check_user, peer_credentials
 from memfabric_hybrid.store.limits import BACKLOG
 
 
@@ -30,7 +31,7 @@ def listen_local(incarnation: str) -> socket.socket:
     return listener
 
 
-def connect_local(incarnation: str) -> socket.socket | None:
+def connect_local(incarnation: str, *, own_user_only: bool = False) -> socket.socket | None:
     """Connected, for a client; None: no such socket on this host, or not one of our user's (or root's). Never waits."""
     try:
         connecting = open_socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -41,11 +42,23 @@ def connect_local(incarnation: str) -> socket.socket | None:
         connecting.setblocking(False)
         connecting.connect(_name(incarnation))
         check_user(connecting)
+        if own_user_only:
+            check_own_user(connecting)
     except OSError as error:
         connecting.close()
         signal_handlers.pass_on(error)
         return None
     return connecting
+
+
+def check_own_user(connected: socket.socket) -> None:
+    """The rule for the local socket of a protected store, on both ends: not even root. PermissionError."""
+    _, uid = peer_credentials(connected)
+    if uid != os.geteuid():
+        raise PermissionError(
+            f"the local socket of a protected store is for its own user {os.geteuid()} only, not for user {uid}; "
+            "use its address"
+        )
 
 
 def _name(incarnation: str) -> str:

@@ -30,6 +30,8 @@ class Hello(_Message, tag=1):
     role: int
     heartbeat_timeout_s: float
     returning: bool = False  # it was a member before its connection was lost, perhaps of an earlier store
+    nonce: bytes = b""  # not empty: it has a token, and wants the store to prove that it has the same
+    local_key: bytes = b""  # at the local socket of a protected store: what its Welcome at the address said
     end: str = "memfabric_hybrid\r\n\r\n"
 
 
@@ -154,12 +156,19 @@ class Restore(_Message, tag=19):
     watches: dict[int, str]
 
 
+class Proof(_Message, tag=20):
+    """The answer to a Challenge, see `proofs.py`. Empty: the store's own proof was wrong."""
+
+    proof: bytes
+
+
 # --- replies --------------------------------------------------------------------------------------------------------
 
 
 class Welcome(_Message, tag=64):
     incarnation: str
     revision: int
+    local_key: bytes = b""  # of a protected store: for Hellos at its local socket
 
 
 class Refused(_Message, tag=65):
@@ -221,6 +230,13 @@ class Restored(_Message, tag=75):
     refused: tuple[Refusal, ...]
 
 
+class Challenge(_Message, tag=76):
+    """The answer to a Hello, by a store that has a token: its own proof, and a nonce for the client's."""
+
+    nonce: bytes
+    proof: bytes
+
+
 # --- pushes ---------------------------------------------------------------------------------------------------------
 
 
@@ -240,10 +256,10 @@ class Changed(_Message, tag=97):
 
 Request = Union[  # noqa: UP007 - msgspec needs a runtime union, also on Python 3.10
     Hello, Heartbeat, Goodbye, Set, Get, Wait, Delete, Add, CompareAndSet, Append, ReadPrefix, StartWatch, EndWatch,
-    ClaimRank, ReleaseRank, HoldRange, ReleaseRange, Gather, Restore,
+    ClaimRank, ReleaseRank, HoldRange, ReleaseRange, Gather, Restore, Proof,
 ]  # fmt: skip
 Reply = Union[  # noqa: UP007
-    Welcome, Refused, NoSession, Done, Value, Flag, Number, Swapped, Entries, Gathered, Arrived, Restored
+    Welcome, Refused, NoSession, Done, Value, Flag, Number, Swapped, Entries, Gathered, Arrived, Restored, Challenge
 ]
 Push = Union[WatchSnapshot, Changed]  # noqa: UP007
 ServerMessage = Union[Reply, Push]  # noqa: UP007

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.errors import NotConnected
+from memfabric_hybrid.store.protection import plain_data
 from memfabric_hybrid.transports import nic as nic_choice
 from memfabric_hybrid.transports import ucx_offer
 from memfabric_hybrid.transports.routes import NONE, UCX, route_between, transfer_routes
@@ -42,4 +43,6 @@ def network_route(
     route = route_between("", "", op_type, {}, same_host=same_host, own_ucx=own, peer_ucx=peer)
     if route.name == NONE:
         raise NotConnected(route.reason)
+    if not same_host:
+        plain_data.mention("by UCX" if route.name == UCX else "over TCP")
     return route.name == UCX, route.reason

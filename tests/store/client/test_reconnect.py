@@ -78,6 +78,7 @@ class Member:
                 return dict(update.entries)
 
 
+@pytest.mark.also_over_tls
 def test_everything_is_whole_again_after_the_store_was_killed(cluster: Cluster, store_url: str) -> None:
     members = [Member(store_url, number) for number in range(4)]
     members[0].client.set("lasting", b"", deadline=soon())
@@ -267,6 +268,7 @@ def test_a_stopped_store_accuses_nobody_when_it_goes_on(cluster: Cluster, store_
 # --- members --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.also_over_tls
 def test_a_killed_member_is_noticed_at_once(server: StoreServer, store_url: str) -> None:
     gone: queue.SimpleQueue[float] = queue.SimpleQueue()
 
@@ -283,6 +285,7 @@ def test_a_killed_member_is_noticed_at_once(server: StoreServer, store_url: str)
         assert watcher.prefix("", deadline=soon()).entries == {}
 
 
+@pytest.mark.also_over_tls
 def test_a_stopped_member_is_noticed_by_its_silence_and_may_come_back(server: StoreServer, store_url: str) -> None:
     with Cluster(1, target="store.server_worker") as cluster, StoreClient(store_url) as watcher:
         assert cluster.call(0, "join", store_url, 0.6) == 0
@@ -297,6 +300,7 @@ def test_a_stopped_member_is_noticed_by_its_silence_and_may_come_back(server: St
         assert cluster.call(0, "rank_value", 0) == b"member"
 
 
+@pytest.mark.also_over_tls
 def test_a_member_that_holds_the_gil_is_alive(server: StoreServer, store_url: str) -> None:
     with Cluster(1, target="store.server_worker") as cluster, StoreClient(store_url) as watcher:
         cluster.call(0, "join", store_url, 0.6)

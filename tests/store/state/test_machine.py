@@ -229,9 +229,10 @@ def test_large_bursts_are_several_pushes(bench: Bench) -> None:
     assert 40 * MIB < MAX_PUSH_BYTES < 80 * MIB
 
 
-def test_snapshots_have_a_limit(bench: Bench) -> None:
+def test_snapshots_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memfabric_hybrid.store.state.keyspace.MAX_PREFIX_BYTES", 4 * MIB)
     one = bench.member(1)
-    value = bytes(60 * MIB)
+    value = bytes(MIB)
     for number in range(5):
         bench.say(one, m.Set(f"k{number}", value, False))
     for request in (m.ReadPrefix("k"), m.StartWatch(1, "k")):

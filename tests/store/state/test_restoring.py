@@ -113,9 +113,9 @@ def test_names_spread_over_the_region_and_come_back_to_their_place(bench: Bench)
     one = bench.member(1)
     bases = {}
     for number in range(32):
-        reply = answer(bench.say(one, m.HoldRange(f"bm/{number}", ALIGNMENT_BYTES)))
+        reply = answer(bench.say(one, m.HoldRange(f"pool/{number}", ALIGNMENT_BYTES)))
         assert isinstance(reply, m.Number)
-        bases[f"bm/{number}"] = reply.value
+        bases[f"pool/{number}"] = reply.value
     assert len(set(bases.values())) == 32
     fresh = Bench()
     two = fresh.member(1)

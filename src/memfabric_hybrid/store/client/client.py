@@ -34,6 +34,8 @@ from memfabric_hybrid.store.limits import (
     shown,
 )
 from memfabric_hybrid.store.participant import Participant
+from memfabric_hybrid.store.protection import protection as protections
+from memfabric_hybrid.store.protection.protection import ProtectionSource
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missing: give that answer time to arrive
@@ -54,11 +56,13 @@ class StoreClient(Participant):
         session: bytes | None = None,
         heartbeat_timeout_s: float | None = None,
         heartbeat_factory: HeartbeatFactory = Heartbeat,
+        protection: ProtectionSource = protections.configured,
     ) -> None:
         super().__init__()
         parsed = parse_url(url) if isinstance(url, str) else url
         timeout_s = settings.heartbeat_timeout_s() if heartbeat_timeout_s is None else heartbeat_timeout_s
-        self._dialer = Dialer(parsed, session or secrets.token_bytes(SESSION_ID_BYTES), timeout_s, before_reconnect)
+        own = session or secrets.token_bytes(SESSION_ID_BYTES)
+        self._dialer = Dialer(parsed, own, timeout_s, before_reconnect, protection)
         self._pool = ConnectionPool(self._dialer)
         self._channel = EventChannel(self._dialer, timeout_s, heartbeat_factory, on_session)
         self._closed = False
@@ -133,7 +137,9 @@ class StoreClient(Participant):
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
         if not self._channel.records.concern(request):
-            return self._exchange(request, deadline, incarnation)
+            reply = self._exchange(request, deadline, incarnation)
+            if type(reply) is not m.NoSession:  # which a restarted store says that wants to know who we are first
+                return reply
         held = self._channel.give_back(request)
         while True:
             generation = self._channel.ready(deadline)

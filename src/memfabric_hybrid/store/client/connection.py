@@ -14,9 +14,11 @@ from collections import deque
 
 from memfabric_hybrid import clock
 from memfabric_hybrid.machine import signal_handlers
+from memfabric_hybrid.store.client.tls_socket import TlsSocket
 from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
 from memfabric_hybrid.store.limits import KIB, MAX_REPLY_FRAME_BYTES, MIB
 from memfabric_hybrid.store.messages import DECODE_ERRORS, ServerMessage, decode_answer, decode_server_message
+from memfabric_hybrid.store.protection.tls_failure import TlsFailure
 from memfabric_hybrid.store.url import StoreUrl
 
 FOREVER = math.inf
@@ -34,6 +36,10 @@ class NoStore(ConnectionLost):
     """What answered is no store; the text says what it said."""
 
 
+class NotAdmitted(ConnectionLost):
+    """The store does not trust us, or we do not trust it: token or certificates do not fit. Again is no use."""
+
+
 class NeverLeft(ConnectionLost):
     """Lost before the whole message was sent."""
 
@@ -43,6 +49,8 @@ class AnswerLate(Exception):
 
 
 def _lost(error: OSError) -> BaseException:
+    if isinstance(error, TlsFailure):
+        return NotAdmitted(str(error))
     return error if signal_handlers.raised(error) else ConnectionLost(str(error))
 
 
@@ -50,7 +58,7 @@ def _never_left(error: OSError) -> BaseException:
     return error if signal_handlers.raised(error) else NeverLeft(str(error))
 
 
-def _shown(answer: bytes) -> str:
+def shown_answer(answer: bytes) -> str:
     """Its first line, as far as people can read it."""
     return repr(answer[:SHOWN_BYTES].partition(b"\n")[0].rstrip().decode(errors="replace"))
 
@@ -58,7 +66,7 @@ def _shown(answer: bytes) -> str:
 class Connection:
     __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "peer_name", "url")
 
-    def __init__(self, connected: socket.socket, peer_name: str, url: StoreUrl) -> None:
+    def __init__(self, connected: socket.socket | TlsSocket, peer_name: str, url: StoreUrl) -> None:
         """Takes over a connected socket. `peer_name`: address and port of the store, as this machine reaches it."""
         self.url = url  # where it was looked for
         self.fd = connected.fileno()
@@ -69,6 +77,10 @@ class Connection:
         self._arrived: deque[bytes] = deque()
         self._wait_s = -1.0
         connected.setblocking(True)
+
+    @property
+    def tls(self) -> TlsSocket | None:
+        return self._socket if isinstance(self._socket, TlsSocket) else None
 
     def exchange(self, payload: bytes, until: float, now: float) -> ServerMessage:
         """Send a message, receive one. NeverLeft: not all of it left, so the store cannot act on it.
@@ -150,7 +162,7 @@ class Connection:
             except ConnectionLost as error:
                 if not received:
                     raise
-                raise NoStore(f"it answered {_shown(received)}") from error
+                raise NoStore(f"it answered {shown_answer(received)}") from error
         return self.receive(until)
 
     def _take(self, received: bytes) -> None:

@@ -10,12 +10,26 @@ from typing import Any, NamedTuple
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, InvalidParam, NotStarted, ResourceInUse, TimedOut, resource_failure
+from memfabric_hybrid.errors import (
+    FabricError,
+    InvalidParam,
+    Misuse,
+    NotConnected,
+    NotStarted,
+    ResourceInUse,
+    TimedOut,
+    failure_of,
+    resource_failure,
+)
 from memfabric_hybrid.machine import callbacks, signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore
+from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore, NotAdmitted
+from memfabric_hybrid.store.client.greeting import Patience, greet, new_nonce
+from memfabric_hybrid.store.client.tls_socket import TlsSocket
 from memfabric_hybrid.store.local_socket import connect_local
+from memfabric_hybrid.store.protection import protection as protections
+from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl, check_is_tcp
 from memfabric_hybrid.waiting_log import WaitingLog
 
@@ -24,7 +38,6 @@ CONNECT_TIMEOUT_S = 5.0  # of one attempt
 # The same for who returns. The kernel waits 1 s, 2 s, 4 s ... between its calls, also when the network is whole again
 # meanwhile, and others wait for us for one heartbeat time-out only: a new attempt calls at once.
 RETURN_TIMEOUT_S = 1.0
-GREETING_SLICE_S = 0.5  # of the wait for an answer, between looks whether to say that there is none
 NO_ANSWER = "no answer"
 
 _log = logs.get(__name__)
@@ -45,18 +58,25 @@ class KnownStore(NamedTuple):
     url: StoreUrl
     incarnation: str
     peer_name: str
+    local_key: bytes = b""  # of a protected store: what it wants to hear at its local socket
 
 
 class Dialer:
     """Shared by the threads of one client. `before_reconnect` runs before every attempt that follows a failure."""
 
     def __init__(
-        self, url: StoreUrl, session: bytes, heartbeat_timeout_s: float, before_reconnect: Callable[[], object] | None
+        self,
+        url: StoreUrl,
+        session: bytes,
+        heartbeat_timeout_s: float,
+        before_reconnect: Callable[[], object] | None,
+        protection: ProtectionSource = protections.configured,
     ) -> None:
         self.closing = threading.Event()
         self._session = session
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._before_reconnect = before_reconnect
+        self._protection = protection
         self._hook_lock = threading.Lock()  # two threads must not try to start the same server
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
         self._dialing: dict[socket.socket, StoreUrl] = {}  # where each is to lead
@@ -89,6 +109,8 @@ class Dialer:
                         f"store address {self.url} is taken by something that is no store: {reason}; "
                         "choose another port or stop that server"
                     ) from None
+                if isinstance(error, NotAdmitted) and self._met is None:
+                    raise self.not_admitted(reason) from None
             waiting.tell(f"store {self.url} is not there: {reason or NO_ANSWER}")
             if self.closing.wait(min(pause_s, deadline.remaining_s())):
                 raise NotStarted(f"the client of store {self.url} is closed")
@@ -102,6 +124,15 @@ class Dialer:
             f"last error: {reason or NO_ANSWER}; check that it runs and that the address is right"
         )
 
+    def not_admitted(self, reason: str) -> FabricError:
+        return NotConnected(f"store {self.url} and this process do not trust each other: {reason}")
+
+    def refusal(self, error: Exception) -> FabricError | None:
+        """What to tell whoever waits for a first contact, if further attempts will not do better."""
+        if isinstance(error, Misuse):
+            return failure_of(error.code, str(error))
+        return self.not_admitted(str(error)) if isinstance(error, NotAdmitted) else None
+
     def attempt(
         self, role: int, until: float, *, with_hook: bool = True, waiting: WaitingLog | None = None
     ) -> Connection:
@@ -109,10 +140,11 @@ class Dialer:
         if self._trouble and with_hook:
             self._call_hook()
         self._trouble = True
-        connection = self._at_local_socket(until) if role == m.REQUESTS else None
+        protection = self._protection()
+        connection = self._at_local_socket(protection, until) if role == m.REQUESTS else None
         if connection is None:
-            connection = self._at_address(role, until, waiting)
-            if role == m.REQUESTS and (local := self._at_local_socket(until)) is not None:
+            connection = self._at_address(role, protection, Patience(until, waiting))
+            if role == m.REQUESTS and (local := self._at_local_socket(protection, until)) is not None:
                 connection.close()
                 connection = local
         self._trouble = False
@@ -140,7 +172,7 @@ class Dialer:
             if url != self.url:
                 _abort(dialing)
 
-    def _at_address(self, role: int, until: float, waiting: WaitingLog | None) -> Connection:
+    def _at_address(self, role: int, protection: Protection, patience: Patience) -> Connection:
         url = self.url
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -152,16 +184,17 @@ class Dialer:
             dialing = self._open_socket(family, kind, protocol)
             try:
                 with self._abortable(dialing, url):
-                    self._connect(dialing, address, until)
+                    self._connect(dialing, address, patience.until)
                     if role == m.EVENTS:
                         # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
                         timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
                         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
-                    connection = self._greeted(dialing, _peer_name(dialing), url, role, until, waiting)
+                    place = KnownStore(url, "", _peer_name(dialing))
+                    connection, welcome = self._greeted(dialing, place, role, protection, patience)
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
-            self._met = KnownStore(url, connection.incarnation, connection.peer_name)
+            self._met = place._replace(incarnation=welcome.incarnation, local_key=welcome.local_key)
             return connection
         try:
             raise failure
@@ -175,14 +208,17 @@ class Dialer:
             signal_handlers.pass_on(error)
             raise resource_failure(f"store {self.url} cannot be reached", error) from error
 
-    def _at_local_socket(self, until: float) -> Connection | None:
+    def _at_local_socket(self, protection: Protection, until: float) -> Connection | None:
         """None: we have not met the store yet, or it has no local socket for us; its address always serves as well."""
         met = self._met
-        if met is None or met.url != self.url or (dialing := connect_local(met.incarnation)) is None:
+        if met is None or met.url != self.url or bool(met.local_key) != protection.is_on:
+            return None
+        dialing = connect_local(met.incarnation, own_user_only=protection.is_on)
+        if dialing is None:
             return None
         try:
             with self._abortable(dialing, met.url):
-                connection = self._greeted(dialing, met.peer_name, met.url, m.REQUESTS, until)
+                connection, _ = self._greeted(dialing, met, m.REQUESTS, protection, Patience(until))
                 if connection.incarnation != met.incarnation:
                     raise ConnectionLost(f"behind it is store {connection.incarnation}")
         except (ConnectionLost, AnswerLate) as error:
@@ -220,33 +256,20 @@ class Dialer:
             raise ConnectionLost("Connection refused (nobody listens there)")
 
     def _greeted(
-        self,
-        connected: socket.socket,
-        peer_name: str,
-        url: StoreUrl,
-        role: int,
-        until: float,
-        waiting: WaitingLog | None = None,
-    ) -> Connection:
-        connection = Connection(connected, peer_name, url)
-        connection.send(m.framed(m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning)), until)
-        welcome = self._answer(connection, until, waiting)
-        if type(welcome) is not m.Welcome:
-            raise ConnectionLost(f"the store refused our Hello: {welcome}")
-        connection.incarnation = welcome.incarnation
-        return connection
+        self, connected: socket.socket, place: KnownStore, role: int, protection: Protection, patience: Patience
+    ) -> tuple[Connection, m.Welcome]:
+        """At the address, or at the local socket of a place whose key we know: there is no TLS, and no token."""
+        ready: socket.socket | TlsSocket = connected
+        if protection.tls is not None and not place.local_key:
+            from memfabric_hybrid.store.client.tls_handshake import shake_hands  # here: it loads OpenSSL
 
-    def _answer(self, connection: Connection, until: float, waiting: WaitingLog | None) -> m.ServerMessage:
-        """To our Hello. NoStore for an answer in another language."""
-        while True:
-            try:
-                return connection.receive_first(min(until, clock.now() + GREETING_SLICE_S))
-            except AnswerLate:  # nothing else is under way on this connection: the answer may still come
-                silence = f"something at {connection.peer_name} accepts connections and does not answer; is it a store?"
-                if clock.now() >= until:
-                    raise AnswerLate(silence) from None
-            if waiting is not None:
-                waiting.tell(f"store {self.url} is not there: {silence}")
+            context = protection.tls.contexts().client
+            ready = shake_hands(connected, context, place.peer_name, place.url, patience)
+        connection = Connection(ready, place.peer_name, place.url)
+        token = None if place.local_key else protection.token
+        nonce = b"" if token is None else new_nonce()
+        hello = m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning, nonce, place.local_key)
+        return connection, greet(connection, self.url, hello, token, patience)
 
     def _call_hook(self) -> None:
         if self._before_reconnect is None or self.closing.is_set():

@@ -14,10 +14,11 @@ from typing import Protocol
 
 from memfabric_hybrid import _native, clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotConnected, NotStarted
+from memfabric_hybrid.errors import FabricError, NotConnected, NotStarted
 from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.client.beat_supply import LOOK_S, BeatSupply, FedHeartbeat
 from memfabric_hybrid.store.client.connection import FOREVER, AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.session_records import SessionRecords
@@ -39,11 +40,11 @@ NOTHING = m.Restore(0, {}, (), (), {})
 _log = logs.get(__name__)
 
 
-class RunningHeartbeat(Protocol):
+class RunningHeartbeat(FedHeartbeat, Protocol):
     def stop(self) -> None: ...
 
 
-HeartbeatFactory = Callable[[int, bytes, int], RunningHeartbeat]
+HeartbeatFactory = Callable[..., RunningHeartbeat]  # as `_native.Heartbeat`
 
 
 class EventChannel:
@@ -66,6 +67,7 @@ class EventChannel:
         self._thread: ServiceThread | None = None
         self._connection: Connection | None = None
         self._heartbeat: RunningHeartbeat | None = None  # kept nowhere else: letting go of it closes its descriptors
+        self._beats: BeatSupply | None = None  # of a TLS connection
         self._generation = 0
         self._is_ready = False
         self._was_ready = False
@@ -74,6 +76,7 @@ class EventChannel:
         self._attempts = 0  # since the store was there last, the one under way included
         self._last_error = ""  # as text: an exception would keep frames alive
         self._lost_at: float | None = None  # until the loss was reported
+        self._refusal: FabricError | None = None  # why further attempts are of no use to who waits; without frames
         self._failure: str | None = None  # why the thread is not there any more
 
     # --- called by the threads of the program -----------------------------------------------------------------------
@@ -86,10 +89,13 @@ class EventChannel:
                 thread.start()
                 self._thread = thread
             self._changed.wait_for(
-                lambda: self._is_ready or self._failure is not None or self._dialer.closing.is_set(),
+                lambda: self._is_ready or self._failure or self._refusal or self._dialer.closing.is_set(),
                 deadline.remaining_s(),
             )
             self.check_serving()
+            if self._refusal is not None and not self._is_ready:
+                refusal, self._refusal = self._refusal, None  # whoever comes next waits for the next attempt
+                raise refusal
             if not self._is_ready:
                 raise self._dialer.unreachable(deadline, self._attempts, self._last_error)
             return self._generation
@@ -196,7 +202,7 @@ class EventChannel:
             self._lost_at = None
             with self._changed:
                 self._is_ready = True
-                self._attempts, self._last_error = 0, ""
+                self._attempts, self._last_error, self._refusal = 0, "", None
                 self._changed.notify_all()
             self._report(event)
             reason = self._deliver_until_lost(connection)
@@ -244,22 +250,39 @@ class EventChannel:
 
     def _start_heartbeat(self, connection: Connection) -> None:
         try:
-            self._heartbeat = self._heartbeat_factory(connection.fd, m.HEARTBEAT_FRAME, self._interval_ms)
+            if connection.tls is None:
+                self._beats = None
+                self._heartbeat = self._heartbeat_factory(connection.fd, m.HEARTBEAT_FRAME, self._interval_ms)
+            else:
+                self._beats = beats = BeatSupply(connection.tls, self._interval_ms)
+                self._heartbeat = self._heartbeat_factory(
+                    connection.fd, beats.first, self._interval_ms, beats.beat_bytes
+                )
         except Exception:
             self._let_go(connection)
             raise
 
     def _deliver_until_lost(self, connection: Connection) -> str:
         try:
-            connection.wait_as_long_as_it_takes()
+            if self._beats is None:
+                connection.wait_as_long_as_it_takes()
             while True:
-                push = connection.receive(FOREVER)
+                push = connection.receive(FOREVER) if self._beats is None else self._receive_and_refill(connection)
                 if not isinstance(push, (m.WatchSnapshot, m.Changed)):
                     return f"the store sent {type(push).__name__} on the event channel"
                 self.saw_revision(push.revision)
                 self.watch_callbacks.deliver(push, connection.incarnation)
         except ConnectionLost as lost:
             return str(lost)
+
+    def _receive_and_refill(self, connection: Connection) -> m.ServerMessage:
+        while True:
+            if self._beats is not None and self._heartbeat is not None:
+                self._beats.refill(self._heartbeat)
+            try:
+                return connection.receive(clock.now() + LOOK_S)
+            except AnswerLate:  # no push for a while, which is as it should be
+                continue
 
     def _failed(self, error: Exception) -> None:
         self._dialer.lost()
@@ -273,6 +296,9 @@ class EventChannel:
             )
         with self._changed:
             self._last_error = str(error)
+            if not self._was_ready:
+                self._refusal = self._dialer.refusal(error)
+                self._changed.notify_all()
 
     def _let_go(self, connection: Connection) -> None:
         with self._changed:

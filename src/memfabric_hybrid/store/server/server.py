@@ -1,6 +1,6 @@
 """The store server: one thread, one event loop, the pure state machine behind asyncio protocols.
 
-All state is touched by the loop's thread only. The hot path is `_Peer.data_received` → `StoreState.message` →
+All state is touched by the loop's thread only. The hot path is `Peer.data_received` → `StoreState.message` →
 `StoreServer.carry_out`: one decode per request, one encode per effect, whatever the number of receivers.
 """
 
@@ -13,22 +13,31 @@ import itertools
 import os
 import secrets
 import socket
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from memfabric_hybrid import clock, logs
+from memfabric_hybrid.api.failure_log import RateLimit
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Code, RepeatInvoke
+from memfabric_hybrid.errors import RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
-from memfabric_hybrid.store.frames import HEADER, HEADER_BYTES, VERSION, FrameError, FrameReader
-from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES, MAX_REQUEST_FRAME_BYTES, MIB
+from memfabric_hybrid.store.frames import FrameError
+from memfabric_hybrid.store.limits import MAX_RANKS, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local
-from memfabric_hybrid.store.messages import Hello, Refused, decode_request, framed
+from memfabric_hybrid.store.messages import framed
+from memfabric_hybrid.store.proofs import NONCE_BYTES
+from memfabric_hybrid.store.protection import protection as protections
+from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
 from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
+from memfabric_hybrid.store.server.peer import MAX_BACKLOG_BYTES, Peer
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.gate import Gate
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.url import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from memfabric_hybrid.store.server.tls_peer import TlsPeer
 
 _uvloop_error: ImportError | None = None
 try:
@@ -36,93 +45,19 @@ try:
 except ImportError as error:
     _uvloop_error = error
 
+LOCAL_KEY_BYTES = 32
+STRANGERS_ALLOWED = 512  # connections that have not greeted yet, at least
+MAX_CONNECTIONS = 16 * MAX_RANKS
+MAX_PARTIAL_BYTES = 128 * MIB  # of frames that are not complete yet, of all connections together
+MAX_MEMBERS_PARTIAL_BYTES = 512 * MIB  # the same when it is a member that sends
+MAX_UNREAD_BYTES = 512 * MIB  # of large answers and pushes, of all connections together
+LARGE_BYTES = MIB
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
-MAX_BACKLOG_BYTES = 64 * MIB  # unread pushes of one connection; a reader slower than that is dropped
-MAX_UNREAD_BYTES = MIB  # unread answers of one connection when it makes its next request
-
-_log = logs.get(__name__)
-
-
-class _Peer(asyncio.Protocol):
-    """One accepted connection."""
-
-    __slots__ = ("number", "reader", "server", "transport")
-
-    def __init__(self, server: StoreServer, number: ConnectionId) -> None:
-        self.server = server
-        self.number = number
-        self.reader = FrameReader(MAX_GREETING_FRAME_BYTES)
-        self.transport: asyncio.Transport = cast(asyncio.Transport, None)  # set before anything else is called
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        connection = self.transport.get_extra_info("socket")
-        if connection.fileno() < file_descriptors.LOWEST_OWN:
-            self.server.move(self.transport, connection.fileno())
-            return
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(connection)
-        self.server.add(self)
-        self.server.state.connected(self.number, clock.now())
-
-    def data_received(self, data: bytes) -> None:
-        # Few functions for the usual frame, on purpose: see `StoreClient.gather`.
-        server, reader, now = self.server, self.reader, clock.now()
-        state = server.state
-        try:
-            size_bytes, version = HEADER.unpack_from(data) if len(data) > HEADER_BYTES and not reader.buffer else (0, 0)
-            if version == VERSION and size_bytes == len(data) - HEADER_BYTES <= reader.limit_bytes:
-                payloads = [data[HEADER_BYTES:]]
-            else:
-                payloads = reader.feed(data)
-                if not payloads:
-                    state.heard(self.number, now)
-            for payload in payloads:
-                if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-                    self._check_unread()
-                message = decode_request(payload)
-                effects = state.message(self.number, message, now)
-                if effects:  # all but the last member of a rendezvous cause none
-                    server.carry_out(effects)
-                if type(message) is Hello and state.knows(self.number):
-                    reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
-        except FrameError as error:
-            server.carry_out(state.expel(self.number, str(error)))
-        except Exception:
-            self._fail()
-        if server.tables.watches.pending or server.tables.next_deadline.at < server.tick_at:
-            server.after_events()
-
-    def _fail(self) -> None:
-        _log.exception("store: a request of connection %d failed unexpectedly; the connection is closed", self.number)
-        sentence = "the store failed unexpectedly on this request; its log says why"
-        self.transport.write(framed(Refused(Code.ERROR, sentence)))
-        self.transport.close()
-
-    def _check_unread(self) -> None:
-        """Nobody asks again before the answer is read; who does could make us buffer without end."""
-        unread_bytes = self.transport.get_write_buffer_size()
-        if unread_bytes > MAX_BACKLOG_BYTES or not self.server.state.is_event_channel(self.number):
-            raise FrameError(f"a request although {unread_bytes} bytes of answers are unread")
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.server.peers.pop(self.number, None) is not None:
-            self.server.carry_out(self.server.state.disconnected(self.number))
-            self.server.after_events()
-
-
 FIRST_PEERS = 32  # connections for which no limit of descriptors needs to be raised
 
-
-def keep_alive(connection: socket.socket) -> None:
-    """A host that has vanished is noticed within two minutes, though nothing is said to it."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+_log = logs.get(__name__)
 
 
 class StoreServer:
@@ -131,12 +66,20 @@ class StoreServer:
     With `first` only that session is served until `admit_all`; all others wait for an answer to their Hello.
     """
 
-    def __init__(self, url: StoreUrl | str, *, has_local_socket: bool = True, first: bytes | None = None) -> None:
+    def __init__(
+        self,
+        url: StoreUrl | str,
+        *,
+        has_local_socket: bool = True,
+        first: bytes | None = None,
+        protection: ProtectionSource = protections.configured,
+    ) -> None:
         self._has_local_socket = has_local_socket  # for clients of this host
         self.url = parse_url(url) if isinstance(url, str) else url
-        self.state = StoreState(secrets.token_hex(8), first)
+        self._protection = protection()  # for its life; certificates may be renewed inside
+        self.state = StoreState(secrets.token_hex(8), first, _gate(self._protection))
         self.tables = self.state.tables
-        self.peers: dict[ConnectionId, _Peer] = {}
+        self.peers: dict[ConnectionId, Peer] = {}
         self._allow_more_at = FIRST_PEERS
         self._numbers = itertools.count(1)
         self._listeners: list[socket.socket] = []
@@ -146,14 +89,39 @@ class StoreServer:
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
         self._push_scheduled = False
+        self._most = min(MAX_CONNECTIONS, file_descriptors.most_allowed())
+        self._partial_bytes = 0
+        self._readers: set[ConnectionId] = set()  # who were sent much, and may not have read it
+        self._refusals = RateLimit()  # of lines in the log
+        self.lingering: set[TlsPeer] = set()  # closed; their last words are on the way
         self._moving: set[asyncio.Task[Any]] = set()
 
-    def add(self, peer: _Peer) -> None:
+    def add(self, peer: Peer) -> None:
         """On the loop. Room for more is made before it is needed."""
         self.peers[peer.number] = peer
         if len(self.peers) >= self._allow_more_at:
             self._allow_more_at *= 2
             file_descriptors.allow_enough(self._allow_more_at)
+
+    def check_crowd(self, peer: Peer) -> None:
+        """Somebody has come. Descriptors are kept for members: when they become few, others go."""
+        if len(self.peers) > STRANGERS_ALLOWED:
+            self.carry_out(self.state.trim_strangers(max(STRANGERS_ALLOWED, self._most // 4)))
+        if len(self.peers) > self._most:
+            self.carry_out(self.state.make_room(peer.number))
+
+    def count_partial(self, peer: Peer) -> None:
+        """Frames that are not complete yet hold memory, which all connections together may have so much of."""
+        size_bytes = len(peer.reader.buffer)
+        self._partial_bytes += size_bytes - peer.partial_bytes
+        peer.partial_bytes = size_bytes
+        if self._partial_bytes > MAX_PARTIAL_BYTES and size_bytes:
+            is_member = self.state.is_of_member(peer.number)
+            if not is_member or self._partial_bytes > MAX_MEMBERS_PARTIAL_BYTES:
+                raise FrameError(
+                    f"all connections together have {self._partial_bytes} bytes of frames that are not complete; "
+                    "try again when others have sent theirs"
+                )
 
     def start(self) -> None:
         """InvalidParam: not an address of this machine. ResourceInUse: taken."""
@@ -242,7 +210,7 @@ class StoreServer:
 
     async def _accept(self) -> list[asyncio.AbstractServer]:
         return [
-            await self._loop.create_unix_server(self._new_peer, sock=listener)
+            await self._loop.create_unix_server(self._new_local_peer, sock=listener)
             if listener.family == socket.AF_UNIX
             else await self._loop.create_server(self._new_peer, sock=listener)
             for listener in self._listeners
@@ -253,16 +221,29 @@ class StoreServer:
             self.peers[number].reader.limit_bytes = MAX_REQUEST_FRAME_BYTES
         self.carry_out(self.state.admit_all(clock.now()))
 
-    def _new_peer(self) -> _Peer:
-        return _Peer(self, next(self._numbers))
+    def _new_peer(self) -> asyncio.Protocol:
+        peer = Peer(self, next(self._numbers))
+        if self._protection.tls is None:
+            return peer
+        from memfabric_hybrid.store.server.tls_peer import TlsPeer  # here: most stores do not load it
+
+        return TlsPeer(peer, self._protection.tls)
+
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> None:
+        self._loop.call_later(delay_s, action)
+
+    def _new_local_peer(self) -> Peer:
+        return Peer(self, next(self._numbers))
 
     def move(self, accepted: asyncio.Transport, number: int) -> None:
         """A new connection whose number is not ours to keep: the program has closed that stream."""
+        is_local = accepted.get_extra_info("socket").family == socket.AF_UNIX
         moved = socket.socket(fileno=file_descriptors.duplicate(number))
         accepted.abort()  # nothing was read from it
         if _uvloop_error is None:
             self._loop.call_soon(os.close, number)  # after the abort; uvloop itself never closes 0 to 2
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._new_peer, moved))
+        new_peer = self._new_local_peer if is_local else self._new_peer
+        task = self._loop.create_task(self._loop.connect_accepted_socket(new_peer, moved))
         self._moving.add(task)  # the loop itself keeps no task
         task.add_done_callback(self._moving.discard)
 
@@ -272,6 +253,8 @@ class StoreServer:
         peers, self.peers = self.peers, {}  # nobody is left to be told, and the aborts are no events for the state
         for peer in peers.values():
             peer.transport.abort()
+        for ending in list(self.lingering):
+            ending.abort()
         await asyncio.sleep(0)  # one turn of the loop, in which it closes the descriptors
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
@@ -283,8 +266,28 @@ class StoreServer:
                     peer = self.peers.get(number)
                     if peer is not None:
                         peer.transport.write(data)
+                if len(data) > LARGE_BYTES:
+                    self._limit_unread(effect.connections)
             elif type(effect) is Close:
                 self._close(effect)
+
+    def _limit_unread(self, connections: Sequence[ConnectionId]) -> None:
+        """Whoever asks for much and does not read it holds memory; of those who do, the slowest one goes."""
+        self._readers.update(connections)
+        unread = {number: self._unread_bytes(number) for number in self._readers}
+        self._readers = {number for number, size_bytes in unread.items() if size_bytes > LARGE_BYTES}
+        if sum(unread.values()) <= MAX_UNREAD_BYTES:
+            return
+        slowest = max(unread, key=lambda number: (not self.state.is_of_member(number), unread[number]))
+        _log.warning(
+            "store: %d bytes of answers are unread, allowed are %d; connection %d is dropped, which has %d of them",
+            sum(unread.values()), MAX_UNREAD_BYTES, slowest, unread[slowest],
+        )  # fmt: skip
+        self.peers[slowest].transport.abort()
+
+    def _unread_bytes(self, number: ConnectionId) -> int:
+        peer = self.peers.get(number)
+        return 0 if peer is None else peer.transport.get_write_buffer_size()
 
     def after_events(self) -> None:
         """Pushes wait for the end of this turn of the loop: what comes in together goes out together."""
@@ -317,10 +320,20 @@ class StoreServer:
         peer = self.peers.pop(effect.connection, None)
         if peer is None:
             return
-        _log.info("store: connection %d is closed: %s", effect.connection, effect.reason)
+        if effect.not_admitted:
+            self._report(peer, effect.reason)
+        else:
+            _log.info("store: connection %d is closed: %s", effect.connection, effect.reason)
         peer.transport.close()  # sends what is buffered first
         if peer.transport.get_write_buffer_size():
             self._loop.call_later(CLOSE_GRACE_S, peer.transport.abort)
+
+    def _report(self, peer: Peer, reason: str) -> None:
+        """Somebody whom the store does not admit; those who try again and again do not fill the log."""
+        left_out = self._refusals.admit("refusals")
+        if left_out is not None:
+            more = f" ({left_out} more since the last line)" if left_out else ""
+            _log.warning("store %s: somebody at %s is not admitted: %s%s", self.url, peer.name, reason, more)
 
     def _tick(self) -> None:
         self.carry_out(self.state.tick(clock.now()))
@@ -333,6 +346,11 @@ class StoreServer:
             self._timer.cancel()
         self.tick_at = at
         self._timer = self._loop.call_later(max(0.0, at - clock.now()), self._tick)
+
+
+def _gate(protection: Protection) -> Gate:
+    local_key = secrets.token_bytes(LOCAL_KEY_BYTES) if protection.is_on else b""
+    return Gate(protection.token, local_key, lambda: secrets.token_bytes(NONCE_BYTES))
 
 
 def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ class Close(NamedTuple):
 
     connection: ConnectionId
     reason: str
+    not_admitted: bool = False  # it lacks what the store wants to see: for the store's log, too
 
 
 Effect = Union[Send, Close]  # noqa: UP007

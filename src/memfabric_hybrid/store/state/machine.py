@@ -7,10 +7,13 @@ over, so that a burst costs one push. This file knows who is connected; what the
 
 from __future__ import annotations
 
+from collections import Counter
+
 from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.limits import MAX_REVISION, MAX_TIMEOUT_S, SESSION_ID_BYTES
+from memfabric_hybrid.store.limits import MAX_REVISION, MAX_SESSION_CONNECTIONS, MAX_TIMEOUT_S, SESSION_ID_BYTES
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
+from memfabric_hybrid.store.state.gate import Gate, NotAdmitted
 from memfabric_hybrid.store.state.next_deadline import NEVER
 from memfabric_hybrid.store.state.restoring import restore
 from memfabric_hybrid.store.state.sessions import Session
@@ -26,13 +29,16 @@ class StoreState:
     were members of an earlier store.
     """
 
-    def __init__(self, incarnation: str, first: bytes | None = None) -> None:
+    def __init__(self, incarnation: str, first: bytes | None = None, gate: Gate | None = None) -> None:
         self.incarnation = incarnation
+        self.gate = gate or Gate()
         self.first = first  # None: all are served
         self.held_hellos: dict[ConnectionId, m.Hello] = {}  # in the order in which they came
         self.tables = StoreTables()
-        self._strangers: dict[ConnectionId, float] = {}  # connections without a Hello → since when
+        self._strangers: dict[ConnectionId, float] = {}  # connections that are not admitted yet → since when
+        self._local: set[ConnectionId] = set()  # of these, those at the local socket
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
+        self._connections: Counter[bytes] = Counter()  # session id → how many of these
 
     @property
     def next_deadline(self) -> float:
@@ -51,19 +57,28 @@ class StoreState:
         """The connection has said a proper Hello."""
         return connection in self._greeted or self.is_event_channel(connection)
 
+    def is_of_member(self, connection: ConnectionId) -> bool:
+        session = self.tables.sessions.on(connection)
+        session_id = self._greeted.get(connection) if session is None else session.id
+        return session_id is not None and self.tables.is_member(session_id)
+
     def is_event_channel(self, connection: ConnectionId) -> bool:
         return self.tables.sessions.on(connection) is not None
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def connected(self, connection: ConnectionId, now: float) -> None:
+    def connected(self, connection: ConnectionId, now: float, *, is_local: bool = False) -> None:
         self._strangers[connection] = now
+        if is_local:
+            self._local.add(connection)
 
     def disconnected(self, connection: ConnectionId) -> list[Effect]:
         """The other end is gone. Connections that a Close effect ended before are unknown here, and fine."""
         self._strangers.pop(connection, None)
+        self._local.discard(connection)
+        self.gate.forget(connection)
         self.held_hellos.pop(connection, None)
-        self._greeted.pop(connection, None)
+        self._ungreet(connection)
         self.tables.waiters.withdraw(connection)
         self.tables.rendezvous.withdraw(connection)
         self.tables.recovery.withdraw(connection)
@@ -93,8 +108,31 @@ class StoreState:
             return [Send((connection,), m.Refused(error.code, str(error)))]
         for effect in effects:
             if type(effect) is Close:  # a repeated call replaces the connection of the first
-                self._greeted.pop(effect.connection, None)
+                self._ungreet(effect.connection)
         return effects
+
+    def make_room(self, newcomer: ConnectionId) -> list[Effect]:
+        """There are more connections than can be: the least useful one goes, so that members always come in.
+
+        Who has not greeted yet goes before who has, the oldest first, and who is no member before the newcomer.
+        """
+        why = "there are too many connections, and others are members"
+        for waiting in (self._strangers, self.held_hellos):
+            for connection in waiting:
+                if connection != newcomer:
+                    return [Close(connection, why), *self.disconnected(connection)]
+        for connection, session_id in self._greeted.items():
+            if not self.tables.is_member(session_id):
+                return [Close(connection, why), *self.disconnected(connection)]
+        idle = self.tables.sessions.first(lambda session: not self.tables.is_member(session.id))
+        leaving = newcomer if idle is None else idle.connection
+        return [*self.disconnected(leaving), Close(leaving, why)]
+
+    def trim_strangers(self, most: int) -> list[Effect]:
+        """The oldest of those who have not greeted go when they are too many: members greet at once."""
+        why = "too many connections have not greeted yet"
+        too_many = list(self._strangers)[: max(0, len(self._strangers) - most)]
+        return [effect for one in too_many for effect in (Close(one, why), *self.disconnected(one))]
 
     def admit_all(self, now: float) -> list[Effect]:
         """From now on all are served, first those who wait."""
@@ -119,7 +157,7 @@ class StoreState:
             effects += self._close_requests(session.id, reason)
         for connection, since in list(self._strangers.items()):
             if now - since > HELLO_TIMEOUT_S:
-                del self._strangers[connection]
+                effects += self.disconnected(connection)
                 effects.append(Close(connection, f"no Hello within {HELLO_TIMEOUT_S:g} s"))
         if now >= tables.next_deadline.at:
             effects += tables.waiters.expire(now)
@@ -131,6 +169,13 @@ class StoreState:
                 tables.recovery.deadline(),
             )
         return effects
+
+    def _ungreet(self, connection: ConnectionId) -> None:
+        session_id = self._greeted.pop(connection, None)
+        if session_id is not None:
+            self._connections[session_id] -= 1
+            if not self._connections[session_id]:
+                del self._connections[session_id]
 
     def _close_requests(self, session_id: bytes, reason: str) -> list[Effect]:
         """Of a host that has vanished nobody else would ever say that its connections are of no use."""
@@ -151,6 +196,15 @@ class StoreState:
         refused = m.Refused(Code.INVALID_PARAM, f"connection closed: {why}")
         return [Send((connection,), refused), Close(connection, why), *self.disconnected(connection)]
 
+    def refuse(self, connection: ConnectionId, why: str) -> list[Effect]:
+        """For somebody who lacks what this store wants to see: tell it, end it, and tell whoever runs the store."""
+        refused = m.Refused(Code.NOT_CONNECTED, f"the store does not admit this process: {why}")
+        return [Send((connection,), refused), *self.turn_away(connection, why)]
+
+    def turn_away(self, connection: ConnectionId, why: str) -> list[Effect]:
+        """The same without a message: it has been told, or would not understand us."""
+        return [Close(connection, why, True), *self.disconnected(connection)]
+
     # --- connections and sessions -----------------------------------------------------------------------------------
 
     def _greet(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
@@ -158,28 +212,46 @@ class StoreState:
             return self.expel(connection, f"{type(message).__name__} before our Welcome")
         if connection not in self._strangers:
             return []  # closed by us; what it had sent before it noticed does not count
-        if type(message) is not m.Hello:
+        if type(message) is m.Proof:
+            verdict = self.gate.hear(connection, message.proof)
+        elif type(message) is not m.Hello:
             return self.expel(connection, f"{type(message).__name__} before Hello")
-        if len(message.session) != SESSION_ID_BYTES:
-            return self.expel(connection, f"Hello with a session id of {len(message.session)} bytes")
-        if message.role not in (m.REQUESTS, m.EVENTS):
-            return self.expel(connection, f"Hello with the unknown role {message.role}")
-        if not 0 < message.heartbeat_timeout_s <= MAX_TIMEOUT_S:
-            return self.expel(connection, f"Hello with a heartbeat timeout of {message.heartbeat_timeout_s} s")
+        elif (flaw := _flaw(message)) is not None:
+            return self.expel(connection, f"Hello with {flaw}")
+        else:
+            verdict = self.gate.judge(connection, message, connection in self._local)
+        if isinstance(verdict, NotAdmitted):
+            return self.refuse(connection, verdict.why)
+        if isinstance(verdict, m.Challenge):
+            return [Send((connection,), verdict)]
+        return self._admit(connection, verdict, now)
+
+    def _admit(self, connection: ConnectionId, hello: m.Hello, now: float) -> list[Effect]:
         del self._strangers[connection]
-        if message.returning:
-            self.tables.recovery.heard(message.heartbeat_timeout_s)
-        elif self.first not in (None, message.session):
-            self.held_hellos[connection] = message
+        self._local.discard(connection)
+        if hello.returning:
+            self.tables.recovery.heard(hello.heartbeat_timeout_s)
+        elif self.first not in (None, hello.session):
+            self.held_hellos[connection] = hello
             return []
-        return self._welcome(connection, message, now)
+        return self._welcome(connection, hello, now)
 
     def _welcome(self, connection: ConnectionId, message: m.Hello, now: float) -> list[Effect]:
-        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision))
+        if message.role == m.REQUESTS and self._connections[message.session] >= MAX_SESSION_CONNECTIONS:
+            why = f"this session has {MAX_SESSION_CONNECTIONS} connections, the most it can have"
+            return [
+                Send((connection,), m.Refused(Code.NO_RESOURCES, why)),
+                Close(connection, why),
+                *self.disconnected(connection),
+            ]
+        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision, self.gate.local_key))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
+            self._connections[message.session] += 1
             return [welcome]
-        replaced = self.tables.sessions.open(message.session, connection, message.heartbeat_timeout_s, now)
+        replaced = self.tables.sessions.open(
+            message.session, connection, message.heartbeat_timeout_s, now, returning=message.returning
+        )
         if replaced is None:
             return [welcome]
         return [Close(replaced, "its session has a new event channel"), welcome]
@@ -202,3 +274,14 @@ class StoreState:
         if session is not None:
             effects += [*self.tables.end_session(session), Close(session.connection, "goodbye")]
         return effects
+
+
+def _flaw(hello: m.Hello) -> str | None:
+    """What no Hello of a client has."""
+    if len(hello.session) != SESSION_ID_BYTES:
+        return f"a session id of {len(hello.session)} bytes"
+    if hello.role not in (m.REQUESTS, m.EVENTS):
+        return f"the unknown role {hello.role}"
+    if not 0 < hello.heartbeat_timeout_s <= MAX_TIMEOUT_S:
+        return f"a heartbeat timeout of {hello.heartbeat_timeout_s} s"
+    return None

@@ -23,6 +23,7 @@ class Group(msgspec.Struct):
 
     capacity: int
     claims: dict[int, Claim] = msgspec.field(default_factory=dict)
+    members: dict[bytes, int] = msgspec.field(default_factory=dict)  # session → how many ranks it has
 
 
 class RankTable:
@@ -32,6 +33,11 @@ class RankTable:
     def holder(self, group: str, rank: int) -> Claim | None:
         found = self._groups.get(group)
         return found.claims.get(rank) if found else None
+
+    def is_member(self, group: str, session: bytes) -> bool:
+        """Whether the session holds any rank of it."""
+        found = self._groups.get(group)
+        return found is not None and session in found.members
 
     def has(self, group: str, claim: Claim) -> bool:
         """Whether this very claim was granted before."""
@@ -61,11 +67,17 @@ class RankTable:
         return wanted
 
     def take(self, name: str, capacity: int, rank: int, claim: Claim) -> None:
-        self._groups.setdefault(name, Group(capacity)).claims[rank] = claim
+        group = self._groups.setdefault(name, Group(capacity))
+        if group.claims.get(rank) != claim:  # a claim may be repeated
+            group.claims[rank] = claim
+            group.members[claim.session] = group.members.get(claim.session, 0) + 1
 
     def release(self, name: str, rank: int) -> None:
         group = self._groups[name]
-        del group.claims[rank]
+        session = group.claims.pop(rank).session
+        group.members[session] -= 1
+        if not group.members[session]:
+            del group.members[session]
         if not group.claims:
             del self._groups[name]
 

@@ -11,6 +11,7 @@ from memfabric_hybrid.store.messages import ClaimRank
 from memfabric_hybrid.store.state.effects import ConnectionId
 from memfabric_hybrid.store.state.next_deadline import NEVER, NextDeadline
 
+LONGEST_S = 60.0  # whatever heartbeat time-out somebody claims to have: newcomers would wait as long
 RETURN_S = 0.6  # more than twice the longest pause of a client that tries to reconnect: who runs has been heard by then
 
 
@@ -33,7 +34,7 @@ class Recovery:
     def heard(self, heartbeat_timeout_s: float) -> None:
         """Somebody was a member of an earlier store. So there may be others, and each has its heartbeat time-out."""
         if self._started_at is not None:
-            self._over_at = max(self._over_at, self._started_at + heartbeat_timeout_s)
+            self._over_at = max(self._over_at, self._started_at + min(heartbeat_timeout_s, LONGEST_S))
 
     def add(self, connection: ConnectionId, claim: ClaimRank) -> None:
         self.waiting[connection] = claim

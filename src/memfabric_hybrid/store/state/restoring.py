@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from memfabric_hybrid.errors import Duplicated, FabricError
+from memfabric_hybrid.errors import Duplicated, FabricError, NoResources
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.limits import check_key, check_prefix, check_value, rank_key, shown
+from memfabric_hybrid.store.limits import MAX_RANGES, check_key, check_prefix, check_value, rank_key, shown
 from memfabric_hybrid.store.state.effects import Effect, Send
+from memfabric_hybrid.store.state.ownership import check_member, check_writer
 from memfabric_hybrid.store.state.sessions import Session
 from memfabric_hybrid.store.state.tables import StoreTables
 
 
 def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[Effect]:
     """Effects: the Restored reply, the consequences, then a snapshot for every watch."""
+    session.awaits_restore = False
     keyspace = tables.keyspace
     keyspace.revision = max(keyspace.revision, message.known_revision) + 1
     effects = _drop_unlisted(tables, session, message)
@@ -62,6 +64,7 @@ def _restore_claim(tables: StoreTables, session: Session, claim: m.RestoredClaim
 def _restore_key(tables: StoreTables, session: Session, key: str, value: bytes) -> list[Effect]:
     check_key(key)
     check_value(key, value)
+    check_writer(tables.ranks, key, session.id)
     entry = tables.keyspace.get(key)
     if entry is not None and entry.owner != session.id:
         raise Duplicated(f"key {shown(key)} was written by another member meanwhile")
@@ -72,6 +75,9 @@ def _restore_key(tables: StoreTables, session: Session, key: str, value: bytes) 
 
 def _restore_range(tables: StoreTables, session: Session, held: m.RestoredRange) -> list[Effect]:
     check_key(held.name, "range name")
+    check_member(tables.ranks, held.name, session.id, "range")
+    if len(session.ranges) >= MAX_RANGES:
+        raise NoResources(f"range {shown(held.name)}: this member holds {MAX_RANGES} ranges, the most it can")
     tables.ranges.restore(held.name, held.base, held.size_bytes, session.id)
     session.ranges.add(held.name)
     return []
@@ -79,6 +85,7 @@ def _restore_range(tables: StoreTables, session: Session, held: m.RestoredRange)
 
 def _restore_watch(tables: StoreTables, session: Session, watch: int, prefix: str) -> list[Effect]:
     check_prefix(prefix)
+    tables.watches.check_room(session.id, watch)
     entries = tables.keyspace.under(prefix)
     tables.watches.start(session.id, watch, prefix)
     return [Send((session.connection,), m.WatchSnapshot(watch, tables.keyspace.revision, entries))]

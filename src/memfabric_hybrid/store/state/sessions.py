@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from memfabric_hybrid.store.state.effects import ConnectionId
@@ -19,6 +21,7 @@ class Session(msgspec.Struct):
     keys: dict[str, int] = msgspec.field(default_factory=dict)  # ephemeral key or claimed rank → its size in bytes
     key_bytes: int = 0  # sum of the sizes in `keys`
     ranges: set[str] = msgspec.field(default_factory=set)
+    awaits_restore: bool = False  # it was a member of an earlier store, and is about to say with what
 
     def own(self, key: str, size_bytes: int) -> None:
         self.key_bytes += size_bytes - self.keys.get(key, 0)
@@ -34,12 +37,14 @@ class SessionTable:
         self._by_connection: dict[ConnectionId, Session] = {}
         self._ticked_at: float | None = None
 
-    def open(self, id: bytes, connection: ConnectionId, timeout_s: float, now: float) -> ConnectionId | None:
+    def open(
+        self, id: bytes, connection: ConnectionId, timeout_s: float, now: float, *, returning: bool = False
+    ) -> ConnectionId | None:
         """A new event channel; of a living session too, then the connection that it replaces."""
         session = self._sessions.get(id)
         replaced = None
         if session is None:
-            session = self._sessions[id] = Session(id, connection, timeout_s, now)
+            session = self._sessions[id] = Session(id, connection, timeout_s, now, awaits_restore=returning)
         else:
             replaced = session.connection
             del self._by_connection[replaced]
@@ -49,6 +54,10 @@ class SessionTable:
 
     def get(self, id: bytes) -> Session | None:
         return self._sessions.get(id)
+
+    def first(self, condition: Callable[[Session], bool]) -> Session | None:
+        """The oldest one of which it is true."""
+        return next((session for session in self._sessions.values() if condition(session)), None)
 
     def on(self, connection: ConnectionId) -> Session | None:
         """The session whose event channel this connection is."""

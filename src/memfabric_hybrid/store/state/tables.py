@@ -13,18 +13,22 @@ from typing import Any
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources, NotExist
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.limits import (
+    KEPT,
     MAX_EPHEMERAL_BYTES,
+    MAX_RANGES,
     check_counter,
     check_key,
     check_prefix,
     check_timeout,
     check_value,
+    is_kept,
     rank_key,
     shown,
 )
 from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
-from memfabric_hybrid.store.state.keyspace import Entry, Keyspace
+from memfabric_hybrid.store.state.keyspace import Entry, Keyspace, size_bytes
 from memfabric_hybrid.store.state.next_deadline import NextDeadline
+from memfabric_hybrid.store.state.ownership import GROUPS, check_member, check_writer
 from memfabric_hybrid.store.state.ranges import RangeTable
 from memfabric_hybrid.store.state.ranks import Claim, RankTable
 from memfabric_hybrid.store.state.recovery import Recovery
@@ -52,7 +56,7 @@ class StoreTables:
         self.recovery = Recovery(self.next_deadline)
         self.sessions = SessionTable()
         self.handlers: dict[type, Callable[[ConnectionId, bytes, Any, float], list[Effect]]] = {
-            m.Gather: self.rendezvous.arrive,
+            m.Gather: self._gather,
             m.Get: self._get,
             m.Set: self._set,
             m.Wait: self._wait,
@@ -77,6 +81,17 @@ class StoreTables:
             raise NeedsSession
         return session
 
+    def is_member(self, id: bytes) -> bool:
+        """The session holds a rank of some kind of members."""
+        return any(self.ranks.is_member(group, id) for group in GROUPS.values())
+
+    def _restored(self, id: bytes) -> Session:
+        """The same for what only members may do: one that has just come back is no member before its Restore."""
+        session = self.session(id)
+        if session.awaits_restore:
+            raise NeedsSession
+        return session
+
     def end_session(self, session: Session) -> list[Effect]:
         """All that belongs to it goes; whoever watches or waits learns it."""
         self.watches.end_all(session.id)
@@ -89,6 +104,7 @@ class StoreTables:
     def put(self, key: str, value: bytes, owner: Session | None, claim: tuple[str, int] | None = None) -> list[Effect]:
         """Write. The caller has made sure that the key belongs to nobody else."""
         entry = self.keyspace.get(key)
+        self.keyspace.check_room(key, value, is_owned=owner is not None)
         if owner is not None:
             owner.own(key, self._affordable_bytes(owner, key, value))
         elif entry is not None and entry.owner is not None:
@@ -117,8 +133,17 @@ class StoreTables:
         check_key(longest_key, "rank key")
         check_value(longest_key, request.value)
         self._affordable_bytes(session, longest_key, request.value)
+        self.keyspace.check_room(longest_key, request.value, is_owned=True)
         excluded = request.excluded if isinstance(request, m.ClaimRank) else ()
         claim = Claim(session.id, request.claim)
+        if (
+            is_kept(request.group)
+            and self.ranks.is_member(request.group, session.id)
+            and not self.ranks.has(request.group, claim)
+        ):
+            raise InvalidParam(
+                f"this process has a rank of group {shown(request.group)} already; one is all that a member can have"
+            )
         rank = self.ranks.find(request.group, request.capacity, claim, wanted, excluded)
         key = rank_key(request.group, rank)
         if self.keyspace.get(key) is not None and self.ranks.holder(request.group, rank) is None:
@@ -127,22 +152,26 @@ class StoreTables:
         return rank, self.put(key, request.value, session, (request.group, rank))
 
     def _affordable_bytes(self, session: Session, key: str, value: bytes) -> int:
-        size_bytes = len(value) + 4 * len(key) + 64
-        total_bytes = session.key_bytes - session.keys.get(key, 0) + size_bytes
+        cost_bytes = size_bytes(key, value)
+        total_bytes = session.key_bytes - session.keys.get(key, 0) + cost_bytes
         if total_bytes > MAX_EPHEMERAL_BYTES:
             raise NoResources(
                 f"ephemeral key {shown(key)}: the ephemeral keys of this member would hold {total_bytes} bytes, "
                 f"allowed are {MAX_EPHEMERAL_BYTES}"
             )
-        return size_bytes
+        return cost_bytes
 
-    def _writable(self, key: str, session_id: bytes) -> Entry | None:
-        """The entry to be changed; Duplicated when it belongs to another session."""
+    def _writable(self, key: str, session_id: bytes, *, ephemeral: bool = True) -> Entry | None:
+        """The entry to be changed; Duplicated when it belongs to another session, InvalidParam when it would."""
         entry = self.keyspace.get(key)
         if entry is not None and entry.owner not in (None, session_id):
             raise Duplicated(
                 f"key {shown(key)} belongs to another member and vanishes with it; only that can change it"
             )
+        if is_kept(key):
+            self._restored(session_id)
+            is_rank = entry is not None and entry.claim is not None  # which stays one, however it is written
+            check_writer(self.ranks, key, session_id, ephemeral=ephemeral or is_rank)
         return entry
 
     def _write(self, key: str, value: bytes, session_id: bytes, ephemeral: bool, entry: Entry | None) -> list[Effect]:
@@ -155,7 +184,7 @@ class StoreTables:
     def _set(self, connection: ConnectionId, session_id: bytes, request: m.Set, now: float) -> list[Effect]:
         check_key(request.key)
         check_value(request.key, request.value)
-        entry = self._writable(request.key, session_id)
+        entry = self._writable(request.key, session_id, ephemeral=request.ephemeral)
         effects = self._write(request.key, request.value, session_id, request.ephemeral, entry)
         return [Send((connection,), m.Done(self.keyspace.revision)), *effects]
 
@@ -198,7 +227,7 @@ class StoreTables:
         entry = self.keyspace.get(request.key)
         if (entry.value if entry else None) != request.expected:
             return [Send((connection,), m.Swapped(False, entry.value if entry else None))]
-        self._writable(request.key, session_id)
+        self._writable(request.key, session_id, ephemeral=request.ephemeral)
         effects = self._write(request.key, request.value, session_id, request.ephemeral, entry)
         return [Send((connection,), m.Swapped(True, request.value)), *effects]
 
@@ -214,6 +243,8 @@ class StoreTables:
         entry = self.keyspace.get(key)
         if entry is not None and entry.owner is not None:
             raise InvalidParam(f"key {shown(key)} is ephemeral: it can be set, but not added or appended to")
+        if is_kept(key):
+            raise InvalidParam(f"key {shown(key)} is a member's: it can be set by that, but not added or appended to")
         return entry
 
     def _read_prefix(
@@ -229,6 +260,7 @@ class StoreTables:
     ) -> list[Effect]:
         check_prefix(request.prefix)
         session = self.session(session_id)
+        self.watches.check_room(session_id, request.watch)
         snapshot = self.keyspace.under(request.prefix)
         told = self.changes()  # what happened before goes to those who watched before
         self.watches.start(session_id, request.watch, request.prefix)
@@ -270,11 +302,20 @@ class StoreTables:
         effects = self.remove(rank_key(request.group, request.rank))
         return [Send((connection,), m.Done(self.keyspace.revision)), *effects]
 
+    def _gather(self, connection: ConnectionId, session_id: bytes, request: m.Gather, now: float) -> list[Effect]:
+        if request.group.startswith(KEPT):  # in place, because barriers come this way
+            self._restored(session_id)
+            check_member(self.ranks, request.group, session_id, "rendezvous")
+        return self.rendezvous.arrive(connection, session_id, request, now)
+
     def _hold_range(
         self, connection: ConnectionId, session_id: bytes, request: m.HoldRange, now: float
     ) -> list[Effect]:
         check_key(request.name, "range name")
-        session = self.session(session_id)
+        session = self._restored(session_id) if is_kept(request.name) else self.session(session_id)
+        check_member(self.ranks, request.name, session_id, "range")
+        if len(session.ranges) >= MAX_RANGES and request.name not in session.ranges:
+            raise NoResources(f"range {shown(request.name)}: this member holds {MAX_RANGES} ranges, the most it can")
         base = self.ranges.hold(request.name, request.size_bytes, session_id, request.asked)
         session.ranges.add(request.name)
         return [Send((connection,), m.Number(base))]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from memfabric_hybrid.store.limits import MAX_PUSH_BYTES
+from memfabric_hybrid.errors import NoResources
+from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MAX_WATCHES
 
 
 class WatchTable:
@@ -18,6 +19,11 @@ class WatchTable:
         self._watchers: dict[str, Counter[bytes]] = {}  # prefix → session → how many watches
         self._lengths: Counter[int] = Counter()  # lengths of the watched prefixes: where to cut a changed key
         self.pending: dict[str, dict[str, bytes | None]] = {}  # prefix → changes not told yet
+
+    def check_room(self, session: bytes, watch: int) -> None:
+        watches = self._prefixes.get(session, {})
+        if len(watches) >= MAX_WATCHES and watch not in watches:
+            raise NoResources(f"this member watches {MAX_WATCHES} prefixes, the most it can; end some of the watches")
 
     def start(self, session: bytes, watch: int, prefix: str) -> None:
         """The same watch again is one watch."""

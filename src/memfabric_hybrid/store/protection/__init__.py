@@ -1,0 +1,1 @@
+"""What protects a store from strangers: a shared token, TLS, or both."""
