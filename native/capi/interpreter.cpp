@@ -43,7 +43,6 @@ struct Python {
 Python python;           // filled once, before anybody uses it
 std::mutex start_mutex;  // for loading and starting; never held while the interpreter's lock is waited for
 std::atomic<bool> is_loaded{false};
-std::atomic<bool> is_ours{false};  // we have started it
 
 const char* look_up(void* library) {
 #define MF_LOOK_UP(function)                                                              \
@@ -54,24 +53,26 @@ const char* look_up(void* library) {
     return nullptr;
 }
 
-// The library whose functions this process already has, or the environment's. Global, because Python's own modules look
-// for the interpreter's functions there.
-void* load_python(const Environment& environment, std::string& tried) {
-    if (dlsym(RTLD_DEFAULT, "Py_InitializeFromConfig") != nullptr) return RTLD_DEFAULT;
-    if (void* const loaded = dlopen(MF_PYTHON_LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD)) return loaded;
-    for (const std::string& library : environment.python_libraries) {
-        if (void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL)) return loaded;
+// Where Python's functions are: in this process already, or in the library of the environment. Global, because Python's
+// own modules look for them there.
+bool load_python(const Environment& environment, void*& library, std::string& tried) {
+    library = RTLD_DEFAULT;  // which is no pointer to anything
+    if (dlsym(library, "Py_InitializeFromConfig") != nullptr) return true;
+    library = dlopen(MF_PYTHON_LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    if (library != nullptr) return true;
+    for (const std::string& file : environment.python_libraries) {
+        library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+        if (library != nullptr) return true;
         tried += tried.empty() ? "" : "; ";
         tried += dlerror();
     }
-    return nullptr;
+    return false;
 }
 
 Status load(const Environment& environment) {
+    void* library = nullptr;
     std::string tried;
-    void* const library = load_python(environment, tried);
-    if (library == nullptr && tried.empty()) tried = "nothing was found";
-    if (library == nullptr) {
+    if (!load_python(environment, library, tried)) {
         return fail(Status::Error,
                     "%s cannot be loaded, which the interpreter %s should come with: %s. Use a Python with its shared "
                     "library (Debian, Ubuntu: libpython%s; others: configure --enable-shared)",
@@ -84,8 +85,8 @@ Status load(const Environment& environment) {
     const std::string version = python.Py_GetVersion();
     if (!version.starts_with(MF_PYTHON_VERSION ".")) {
         return fail(Status::Error,
-                    "this process has Python %.20s, but %s was built for Python %s: install "
-                    "memfabric_hybrid for that version",
+                    "this process has Python %.20s, but %s was built for Python %s: install memfabric_hybrid for that "
+                    "version",
                     version.c_str(), environment.library.c_str(), MF_PYTHON_VERSION);
     }
     return Status::Ok;
@@ -107,7 +108,8 @@ Status initialise(const Environment& environment) {
         return fail(Status::Error, "Python does not start in the environment of %s: %s", environment.program.c_str(),
                     status.err_msg == nullptr ? "it does not say why" : status.err_msg);
     }
-    is_ours = true;
+    // Whoever imports it first is the main thread, for which Python must never take another that comes and goes.
+    python.Py_DecRef(python.PyImport_ImportModule("threading"));
     bridge::make_fork_handlers();
     pthread_atfork(prepare_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit(end_at_exit);

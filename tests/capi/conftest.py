@@ -26,13 +26,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    """Of a store that nobody runs yet."""
-    with reserved_port() as port:
-        yield f"tcp://127.0.0.1:{port}"
-
-
-@pytest.fixture
 def session() -> Iterator[str]:
     """An address for an engine."""
     with reserved_port() as port:

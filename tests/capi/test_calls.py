@@ -20,18 +20,18 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_process(compiled: Compile, language: str, url: str) -> None:
-    assert run(compiled("process_calls.c", language=language), url) == "good\n"
+def test_process(compiled: Compile, language: str, store_url: str) -> None:
+    assert run(compiled("process_calls.c", language=language), store_url) == "good\n"
 
 
-def test_big_memory(compiled: Compile, language: str, url: str) -> None:
+def test_big_memory(compiled: Compile, language: str, store_url: str) -> None:
     with reserved_port() as port:
-        assert run(compiled("bm_calls.c", language=language), url, f"tcp://127.0.0.1:{port}") == "good\n"
+        assert run(compiled("bm_calls.c", language=language), store_url, f"tcp://127.0.0.1:{port}") == "good\n"
 
 
-def test_share_memory(compiled: Compile, language: str, url: str) -> None:
+def test_share_memory(compiled: Compile, language: str, store_url: str) -> None:
     program = compiled("shm_calls.c", language=language, with_sources=KERNEL_VIEW)
-    assert run_together(*((program, (url, rank)) for rank in range(2))) == ["good\n"] * 2
+    assert run_together(*((program, (store_url, rank)) for rank in range(2))) == ["good\n"] * 2
 
 
 def test_transfer(compiled: Compile, language: str, session: str) -> None:

@@ -26,31 +26,31 @@ def example(request: pytest.FixtureRequest, compiled: Compile) -> Callable[[str]
     return lambda name: compiled(name, **request.param)
 
 
-def test_first_release(example: Callable[[str], Path], url: str) -> None:
+def test_first_release(example: Callable[[str], Path], store_url: str) -> None:
     program = example("01_pool_first_release.c")
-    said = "".join(run_together(*[(program, (url, 3))] * 3))
+    said = "".join(run_together(*[(program, (store_url, 3))] * 3))
     for rank in range(3):
         assert f"rank {rank} with 2097152 bytes got: hello from rank {(rank - 1) % 3}\n" in said
         assert f"rank {rank} is done\n" in said
 
 
-def test_second_generation(example: Callable[[str], Path], url: str) -> None:
+def test_second_generation(example: Callable[[str], Path], store_url: str) -> None:
     program = example("02_pool_batches.c")
-    said = run_together(*((program, (url, 2, rank)) for rank in range(2)))
+    said = run_together(*((program, (store_url, 2, rank)) for rank in range(2)))
     assert said == [f"rank {rank} got 64 pieces of 4096 bytes\n" for rank in range(2)]
 
 
-def test_third_generation(example: Callable[[str], Path], url: str) -> None:
+def test_third_generation(example: Callable[[str], Path], store_url: str) -> None:
     program = example("03_pool_options.c")
-    said = "".join(run_together(*[(program, (url, 3))] * 3))
+    said = "".join(run_together(*[(program, (store_url, 3))] * 3))
     for rank in range(3):
         assert f"rank {rank} saw 2 others join\n" in said
         assert f"rank {rank} heard from all 3\n" in said
 
 
-def test_heap(example: Callable[[str], Path], url: str) -> None:
+def test_heap(example: Callable[[str], Path], store_url: str) -> None:
     program = example("04_heap.c")
-    said = run_together(*((program, (url, 2, rank)) for rank in range(2)))
+    said = run_together(*((program, (store_url, 2, rank)) for rank in range(2)))
     sums = [re.fullmatch(rf"rank {rank} got a row from rank {1 - rank}; the sums begin with (\d+)\n", said[rank])
             for rank in range(2)]  # fmt: skip
     assert sums[0] is not None
