@@ -22,7 +22,7 @@ constexpr std::size_t kEntriesBytes = 4096;
 static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
 constexpr std::size_t kTableBytes = kKernelRoutesAddress - kDeviceTableAddress + sizeof(KernelRoutes);
 
-static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
+static_assert(kDeviceTableAddress >= kRegionEnd, "the last object would find the table in its way");
 
 // Whether the table is mapped; a forked child inherits it.
 class Opening {
@@ -107,6 +107,8 @@ void DeviceTable::remove(std::uint32_t id) {
     }
     madvise(reinterpret_cast<void*>(context_of(id)), kMaxContextBytes, MADV_DONTNEED);
 }
+
+void DeviceTable::make_fork_handlers() { static_cast<void>(Opening::process()); }
 
 void DeviceTable::remove_all() {
     if (!Opening::process().is_open) return;

@@ -17,7 +17,8 @@ namespace memfabric {
 
 inline constexpr std::uint32_t kDeviceObjects = 64;
 inline constexpr std::uint32_t kMaxContextBytes = 64 * 1024;
-inline constexpr std::uintptr_t kDeviceTableAddress = 0x0fff'ff00'0000;  // right below the region of objects
+// Right above the region of objects: below it is the shadow memory of AddressSanitizer.
+inline constexpr std::uintptr_t kDeviceTableAddress = 0x5000'0000'0000;
 
 struct DeviceEntry {
     std::uint32_t present;  // 0: there is no such object in this process
@@ -54,6 +55,7 @@ public:
     static Status set_context(std::uint32_t id, const void* context, std::uint32_t size_bytes);
     static void remove(std::uint32_t id);
     static void remove_all();  // in a forked child
+    static void make_fork_handlers();
 };
 
 }  // namespace memfabric

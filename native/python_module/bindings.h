@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "bridge/call.h"
 #include "endpoint/heartbeat.h"
 #include "python_module/interpreter/gil.h"
 #include "space/space.h"
@@ -89,6 +90,9 @@ struct TicketObject {
     std::shared_ptr<Ticket> ticket;
 };
 
+// The native half of a ShareMemory; nullptr if it is none, or has left.
+std::shared_ptr<bridge::Heap> heap_of(nanobind::handle object);
+
 void bind_last_error(nanobind::module_& module);
 void bind_failure_report(nanobind::module_& module);
 void bind_limits(nanobind::module_& module);
@@ -104,6 +108,7 @@ void bind_space(nanobind::module_& module);
 void bind_host_group(nanobind::module_& module);
 void bind_device_table(nanobind::module_& module);
 void bind_ucx(nanobind::module_& module);
+void bind_bridge(nanobind::module_& module);
 void bind_copies(nanobind::class_<SpaceObject>& space);
 void bind_transfer(nanobind::module_& module);
 void bind_notifications(nanobind::module_& module, nanobind::class_<TransferObject>& transfer);

@@ -201,6 +201,12 @@ constexpr const char* kAllGatherDoc =
 
 }  // namespace
 
+std::shared_ptr<bridge::Heap> heap_of(nb::handle object) {
+    HostGroupObject* heap = nullptr;
+    if (!nb::try_cast(object, heap) || heap->group == nullptr) return nullptr;
+    return std::make_shared<bridge::Heap>(heap->group, heap->inter_host, heap->timeout);
+}
+
 void bind_host_group(nb::module_& module) {
     module.def("create_control_page", &create_control_page, nb::arg("rank_size"),
                "A descriptor of new memory in which that many ranks can meet; the caller's to close.");

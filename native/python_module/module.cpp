@@ -36,4 +36,5 @@ NB_MODULE(_native, module) {
     bind_host_group(module);
     bind_device_table(module);
     bind_ucx(module);
+    bind_bridge(module);
 }

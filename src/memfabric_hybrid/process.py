@@ -35,7 +35,8 @@ def stop() -> None:
     hosting.stop_all()
 
 
-def _at_exit() -> None:
+def at_exit() -> None:
+    """The program ends; a C program says so itself (`capi_bridge`)."""
     failure_log.close()
     stop()
     _native.shut_down()
@@ -55,6 +56,6 @@ def install() -> None:
     """Called once by the package."""
     _native._set_failure_handler(failure_log.report)
     _native._set_notice_handler(lambda sentence: _log.warning("%s", sentence))
-    atexit.register(_at_exit)
+    atexit.register(at_exit)
     forks.in_child(_in_forked_child)
     os.register_at_fork(after_in_child=forks.notice)

@@ -62,6 +62,14 @@ def release(url: StoreUrl, owner: str) -> None:
     server.stop()
 
 
+def statuses() -> list[dict[str, object]]:
+    """What each server of this process knows, as JSON can say it."""
+    forks.notice()
+    with _lock:
+        servers = list(_servers.values())
+    return [server.status() for server in servers]
+
+
 def stop_all() -> None:
     """The process ends (or `uninitialize`): every server stops."""
     with _lock:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.api.failure_log import RateLimit
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import RepeatInvoke
+from memfabric_hybrid.errors import NotConnected, RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store.frames import FrameError
@@ -160,6 +160,23 @@ class StoreServer:
         if self.state.first == session:
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._admit_all)
+
+    def status(self) -> dict[str, object]:
+        """Who is here, as JSON can say it. From any thread; NotConnected if the server does not serve any more."""
+        answer: concurrent.futures.Future[dict[str, object]] = concurrent.futures.Future()
+        try:
+            self._loop.call_soon_threadsafe(lambda: answer.set_result(self._status()))
+            return answer.result(STOP_S)
+        except (RuntimeError, concurrent.futures.TimeoutError) as failure:
+            raise NotConnected(f"store {self.url} does not say who is here: {self.failure or 'it ends'}") from failure
+
+    def _status(self) -> dict[str, object]:
+        """On the loop."""
+        clusters = {
+            name.removesuffix("/ranks"): {"world_size": capacity, "ranks": ranks}
+            for name, (capacity, ranks) in self.tables.ranks.claimed().items()
+        }
+        return {"url": str(self.url), "incarnation": self.state.incarnation, "clusters": clusters}
 
     def _add_local_socket(self) -> None:
         try:

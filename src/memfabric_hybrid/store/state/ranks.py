@@ -30,6 +30,10 @@ class RankTable:
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
 
+    def claimed(self) -> dict[str, tuple[int, list[int]]]:
+        """Of every group that somebody is in: its capacity, and the ranks that are taken."""
+        return {name: (group.capacity, sorted(group.claims)) for name, group in self._groups.items()}
+
     def holder(self, group: str, rank: int) -> Claim | None:
         found = self._groups.get(group)
         return found.claims.get(rank) if found else None

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Types and codes that all of the C interface uses. C11 or C++17, 64-bit Linux.
+ *
+ * Conventions of every function:
+ *
+ *   - int32_t results are 0 or one of the codes below. Pointers are NULL, sizes 0 and ranks UINT32_MAX on failure.
+ *   - After a failure smem_get_last_err_msg() has a sentence that says what was wrong and what to do; the log has it
+ * too.
+ *   - NULL for something that is needed: SMEM_INVALID_PARAM. A module that is not initialised: SMEM_NOT_INIT. A handle
+ *     that was destroyed, or never was one: SMEM_INVALID_PARAM.
+ *   - Any thread may call anything at any time, also from inside a callback.
+ *   - `flags` are reserved where nothing is said about them: pass 0.
+ */
+#ifndef MEMFABRIC_SMEM_DEF_H
+#define MEMFABRIC_SMEM_DEF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define SMEM_STATIC_ASSERT(what, sentence) static_assert(what, sentence)
+#else
+#define SMEM_STATIC_ASSERT(what, sentence) _Static_assert(what, sentence)
+#endif
+
+/* Major and minor version of this interface, as smem_get_abi_version() answers. */
+#define SMEM_ABI_VERSION 0x00010003u
+
+/* Return codes. */
+enum {
+    SMEM_OK = 0,
+    SMEM_ERROR = -1,
+    SMEM_INVALID_PARAM = -2000,   /* a value, an address or a handle is wrong: correct the call */
+    SMEM_MALLOC_FAILED = -2001,   /* the machine cannot give the memory */
+    SMEM_NO_RESOURCES = -2002,    /* a capacity is used up, or this machine lacks something */
+    SMEM_NOT_STARTED = -2003,     /* not joined */
+    SMEM_TIMEOUT = -2004,         /* somebody did not answer; the sentence names who */
+    SMEM_REPEAT_INVOKE = -2005,   /* can be called once only */
+    SMEM_DUPLICATED = -2006,      /* exists already, with other properties */
+    SMEM_NOT_EXIST = -2007,       /* there is no such thing */
+    SMEM_NOT_INIT = -2008,        /* initialise the module first, in this very process */
+    SMEM_RES_IN_USE = -2009,      /* somebody else has it */
+    SMEM_PARTIAL_FAILED = -2012,  /* ended half-way: treat all targets as undefined */
+    SMEM_NOT_CONNECTED = -2014,   /* the rank or session is not there */
+    SMEM_BUFFER_TOO_SMALL = -2015 /* call again with a buffer of the size that was returned */
+};
+
+#define SMEM_TLS_PATH_SIZE 256
+#define SMEM_NO_RANK UINT32_MAX
+
+/* TLS by the paths of files. Paths are NUL-terminated; "" stands for none. */
+typedef struct {
+    bool tlsEnable;
+    char caPath[SMEM_TLS_PATH_SIZE];           /* file with the certificates of the authorities */
+    char crlPath[SMEM_TLS_PATH_SIZE];          /* file with revoked certificates */
+    char certPath[SMEM_TLS_PATH_SIZE];         /* file with this process's certificate */
+    char keyPath[SMEM_TLS_PATH_SIZE];          /* file with its private key */
+    char keyPassPath[SMEM_TLS_PATH_SIZE];      /* file with the key's passphrase */
+    char packagePath[SMEM_TLS_PATH_SIZE];      /* accepted */
+    char decrypterLibPath[SMEM_TLS_PATH_SIZE]; /* library with DecryptPassword, for a passphrase that is encrypted */
+} smem_tls_config;
+
+/* The same for smem_set_ssl_option. Any string may be NULL. */
+typedef struct {
+    bool enableTls;
+    const char* tlsTopPath;    /* accepted */
+    const char* tlsCert;       /* file */
+    const char* tlsCrlPath;    /* folder */
+    const char* tlsCaPath;     /* folder */
+    const char* tlsCaFile;     /* files in tlsCaPath, separated by commas */
+    const char* tlsCrlFile;    /* files in tlsCrlPath, separated by commas */
+    const char* tlsPk;         /* file with the private key */
+    const char* tlsPkPwd;      /* file with its passphrase */
+    const char* kmcKsfMaster;  /* accepted */
+    const char* kmcKsfStandby; /* accepted */
+    const char* packagePath;   /* accepted */
+} smem_tls_option;
+
+/*
+ * Turns an encrypted passphrase into the passphrase. `*plainLen` is the room in `plain` before the call and the length
+ * of the passphrase after it. Returns 0, or anything else for a failure.
+ */
+typedef int (*smem_decrypt_handler)(const char* cipher, size_t cipherLen, char* plain, size_t* plainLen);
+
+/* Gets every line of the log. `level`: 0 debug, 1 info, 2 warn, 3 error, 4 trace, 5 fatal. */
+typedef void (*smem_extern_logger)(int level, const char* msg);
+
+SMEM_STATIC_ASSERT(sizeof(void*) == 8, "this library is for 64-bit machines");
+SMEM_STATIC_ASSERT(sizeof(smem_tls_config) == 1793, "smem_tls_config is part of the binary interface");
+SMEM_STATIC_ASSERT(offsetof(smem_tls_config, caPath) == 1, "smem_tls_config.caPath");
+SMEM_STATIC_ASSERT(offsetof(smem_tls_config, decrypterLibPath) == 1537, "smem_tls_config.decrypterLibPath");
+SMEM_STATIC_ASSERT(sizeof(smem_tls_option) == 96, "smem_tls_option is part of the binary interface");
+SMEM_STATIC_ASSERT(offsetof(smem_tls_option, tlsTopPath) == 8, "smem_tls_option.tlsTopPath");
+SMEM_STATIC_ASSERT(offsetof(smem_tls_option, packagePath) == 88, "smem_tls_option.packagePath");
+
+/*
+ * Calls with fewer or more arguments, as earlier versions of this interface had them: C chooses by their number, C++ by
+ * overloading. The first argument that follows the given ones is the name of the function to call.
+ */
+#ifndef __cplusplus
+#define SMEM_CHOOSE_2(a, b, chosen, ...) chosen
+#define SMEM_CHOOSE_3(a, b, c, chosen, ...) chosen
+#define SMEM_CHOOSE_4(a, b, c, d, chosen, ...) chosen
+#define SMEM_CHOOSE_6(a, b, c, d, e, f, chosen, ...) chosen
+#define SMEM_CHOOSE_7(a, b, c, d, e, f, g, chosen, ...) chosen
+#define SMEM_CHOOSE_8(a, b, c, d, e, f, g, h, chosen, ...) chosen
+#endif
+
+#endif
