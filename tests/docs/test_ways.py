@@ -42,6 +42,28 @@ def test_example(example: Path, way: Way) -> None:
     runs.run(way, str(example))
 
 
+@pytest.mark.parametrize("way", runs.TOGETHER, ids=lambda way: way.name)
+def test_ways_are_as_they_say(way: Way, tmp_path: Path) -> None:
+    """Whatever the program asks for; in the processes that it starts, too."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import multiprocessing, sys\n"
+        "def tell():\n"
+        "    assert False, 'assertions are left out'\n"
+        "    print(multiprocessing.get_context('spawn').get_start_method(), sys.flags.dev_mode, sys.flags.optimize)\n"
+        "if __name__ == '__main__':\n"
+        "    tell()\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    print(context.Process.__name__, flush=True)\n"
+        "    child = context.Process(target=tell)\n"
+        "    child.start()\n"
+        "    child.join()\n"
+    )
+    kind = {"spawn": "SpawnProcess", "fork": "ForkProcess", "forkserver": "ForkServerProcess"}[str(way.start_method)]
+    told = f"{way.start_method} True 1"
+    assert sorted(runs.run(way, str(program)).split("\n")) == sorted([told, kind, told, ""])
+
+
 def called_in_assertions(text: str) -> set[str]:
     tests = [node.test for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assert)]
     functions = [node.func for test in tests for node in ast.walk(test) if isinstance(node, ast.Call)]

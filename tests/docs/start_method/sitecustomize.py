@@ -9,11 +9,11 @@ import multiprocessing.context
 import os
 
 _method = os.environ["MF_START_METHOD"]
-_default = multiprocessing.get_context()
+_original = multiprocessing.get_context
 
 
 def _get_context(method: str | None = None) -> multiprocessing.context.BaseContext:
-    return type(_default).get_context(_default, _method)
+    return _original(_method)
 
 
 multiprocessing.set_start_method(_method)
