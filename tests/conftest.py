@@ -51,6 +51,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("needs_root")
     if marker is not None and os.geteuid() != 0:
         pytest.skip(NEEDS_ROOT + marker.args[0])
+    plain = item.get_closest_marker("plain_store")
+    if plain is not None and os.environ.get("MF_TEST_STORE") == "tls":
+        pytest.skip(f"needs a store without TLS: {plain.args[0]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

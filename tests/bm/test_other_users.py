@@ -42,6 +42,7 @@ def first_words(process: subprocess.Popen[str]) -> tuple[int, str]:
     return int(code), sentence
 
 
+@pytest.mark.plain_store("the other user cannot read the certificates of the run")
 def test_join_of_another_user_says_why_and_so_do_copies_to_it(store_url: str) -> None:
     assert pool_worker.take_part(store_url, 4, dram=2 * MIB) == 0
     with member_as_nobody(store_url) as other:
@@ -81,6 +82,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.plain_store("the other users cannot read the certificates of the run")
 def test_of_two_plain_users_both_learn_why(store_url: str) -> None:
     """The second one sees at once whose process the first one is, and tells it nothing; the kernel does."""
 
@@ -109,6 +111,7 @@ def test_of_two_plain_users_both_learn_why(store_url: str) -> None:
         first.communicate()
 
 
+@pytest.mark.plain_store("the other user cannot read the certificates of the run")
 def test_root_that_comes_second_says_why_it_cannot_join(store_url: str) -> None:
     with member_as_nobody(store_url) as other:
         assert first_words(other) == (0, "")
@@ -121,6 +124,7 @@ def test_root_that_comes_second_says_why_it_cannot_join(store_url: str) -> None:
         other.communicate()
 
 
+@pytest.mark.plain_store("the other user cannot read the certificates of the run")
 def test_rank_is_usable_again_when_the_other_user_has_left_it(store_url: str) -> None:
     assert pool_worker.take_part(store_url, 4, dram=2 * MIB) == 0
     with member_as_nobody(store_url) as other:

@@ -42,6 +42,7 @@ print("at the end")
 
 
 # Not os._exit: UCX over TCP is served in software, which ends its process when an initiator dies in the middle.
+@pytest.mark.plain_store("it counts the lines of the log, and TLS has one more to say about data that is plain")
 @pytest.mark.parametrize(("ending", "code"), [("", 0), ("sys.exit(3)", 3), ("pool.destroy()", 0)])
 def test_a_program_may_fork_and_end_while_it_copies(store_url: str, workers: Any, ending: str, code: int) -> None:
     with workers(1, **LOOPBACK) as cluster:

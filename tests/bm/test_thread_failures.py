@@ -112,6 +112,7 @@ def test_event_thread_that_fails_takes_its_pools_along(store_url: str, workers: 
         assert pool_worker.enter(store_url) == (0, "")
 
 
+@pytest.mark.plain_store("it speaks to the store without a client")
 def test_store_server_that_fails_is_replaced_when_it_is_wanted_again(store_url: str) -> None:
     assert mf.create_config_store(store_url) == 0
     server = hosting._servers[parse_url(store_url)]
