@@ -1,0 +1,119 @@
+"""The wheel in another environment, and .run files: installed, used from C and Python, side by side, removed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.c_programs import PROGRAMS, ROOT
+from support.ports import reserved_port
+
+ARCH = platform.machine()
+VERSIONS = ("1.3.91", "1.3.92")
+# Of our own environment: tests do not load packages from anywhere.
+DEPENDENCIES = ("msgspec", "numpy", "numpy.libs", "uvloop")
+pytestmark = pytest.mark.timeout(600)
+
+
+def sh(script: str, *, path: Path | None = None, **environment: str) -> str:
+    """In a fresh shell, with `path` before all others; its output."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "VERSION")}
+    found = f"{path}:{clean['PATH']}" if path is not None else clean["PATH"]
+    done = subprocess.run(
+        ["bash", "-euc", script], capture_output=True, text=True, timeout=500, cwd=ROOT,
+        env={**clean, "PATH": found, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The .run files of two versions."""
+    return [ROOT / sh("scripts/package", VERSION=version).splitlines()[-1] for version in VERSIONS]
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """The folder of an interpreter whose environment has what the package needs, and not the package."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    name = f"lib/python3.{sys.version_info.minor}/site-packages"
+    ours, theirs = Path(sys.prefix) / name, tmp_path / "venv" / name
+    for dependency in DEPENDENCIES:
+        for found in (*ours.glob(dependency), *ours.glob(f"{dependency}-*.dist-info")):
+            (theirs / found.name).symlink_to(found)
+    return tmp_path / "venv" / "bin"
+
+
+def use_c(compile_command: str, python: Path, tmp_path: Path, **environment: str) -> None:
+    """`compile_command` makes `$out` of `$src`, which then runs."""
+    out = tmp_path / "program"
+    script = f"src={PROGRAMS}/threads.c out={out}\n{compile_command}\n"
+    with reserved_port() as port:
+        assert sh(f"{script}{out} tcp://127.0.0.1:{port}", path=python, **environment).endswith("good\n")
+
+
+def test_wheel_in_another_environment(packages: list[Path], python: Path, tmp_path: Path) -> None:
+    wheel = next(packages[0].parent.glob(f"memfabric_hybrid-{VERSIONS[0]}-*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in ("include/smem/host/smem_bm.h", "include/smem/device/lowlevel/smem_shm_aicore_base_api.h",
+                 "lib/libmf_smem.so", "lib/libmf_smem.so.1", "lib/pkgconfig/mf_smem.pc", "set_env.sh",
+                 "lib/cmake/mf_smem/mf_smem-config.cmake"):  # fmt: skip
+        assert f"memfabric_hybrid/{name}" in names
+    sh(f"pip install --quiet --no-deps --no-index {wheel}", path=python)
+    folders = sh(
+        "python -c 'import memfabric_hybrid as mf; print(mf.get_include_path(), mf.get_lib_path())'", path=python
+    )
+    include, lib = folders.split()
+    assert include.startswith(str(python.parent))
+    plain = f"gcc $src -I{PROGRAMS} -I{include} -L{lib} -lmf_smem -Wl,-rpath,{lib} -o $out"
+    use_c(plain, python, tmp_path)
+    use_c(
+        f"gcc $src -I{PROGRAMS} $(PKG_CONFIG_PATH={lib}/pkgconfig pkg-config --cflags --libs mf_smem) -o $out",
+        python, tmp_path,
+    )  # fmt: skip
+    build = tmp_path / "build"
+    use_c(
+        f"cmake -S {PROGRAMS}/cmake_user -B {build} -DCMAKE_PREFIX_PATH={Path(lib).parent} >/dev/null\n"
+        f"cmake --build {build} >/dev/null\ncp {build}/user $out",
+        python, tmp_path,
+    )  # fmt: skip
+
+
+def test_run_files(packages: list[Path], python: Path, tmp_path: Path) -> None:
+    place = tmp_path / "installed"
+    root = place / "mxc" / "memfabric_hybrid"
+    compile_command = (
+        f"source {root}/set_env.sh\nhome=$MEMFABRIC_HYBRID_HOME_PATH/{ARCH}-linux\n"
+        f"gcc $src -I{PROGRAMS} -I$home/include -I$home/include/smem/host -L$home/lib64 -lmf_smem -o $out"
+    )
+    for version, package in zip(VERSIONS, packages, strict=True):
+        said = sh(f"bash {package} -- --install-path={place}", path=python)
+        assert f"now: source {root}/set_env.sh" in said
+        assert os.readlink(root / "latest") == version
+        inside = {path.name for path in (root / version).iterdir()}
+        assert inside == {f"{ARCH}-linux", "uninstall.sh", "version.info"}
+        assert {path.name for path in (root / version / f"{ARCH}-linux").iterdir()} == {"include", "lib64", "whl"}
+        assert f"version={version}\n" in (root / version / "version.info").read_text()
+        printed = sh(f"source {root}/set_env.sh; echo $MEMFABRIC_HYBRID_HOME_PATH", path=python)
+        assert printed.splitlines()[-1] == str(root / "latest")
+        use_c(compile_command, python, tmp_path)
+        used = sh("python -c 'from importlib import metadata; import memfabric_hybrid as mf; "
+                  'print(metadata.version("memfabric-hybrid"), mf.initialize())\'', path=python)  # fmt: skip
+        assert used == f"{version} 0\n"
+    assert {path.name for path in root.iterdir()} == {*VERSIONS, "latest", "set_env.sh"}
+    with pytest.raises(AssertionError, match="is there already"):
+        sh(f"bash {packages[0]} -- --install-path={place}", path=python)
+
+    sh(f"{root}/{VERSIONS[1]}/uninstall.sh", path=python)
+    assert os.readlink(root / "latest") == VERSIONS[0]
+    sh(f"{root}/{VERSIONS[0]}/uninstall.sh", path=python)
+    assert not list(place.iterdir())
+    gone = sh("python -c 'import importlib.util; print(importlib.util.find_spec(\"memfabric_hybrid\"))'", path=python)
+    assert gone == "None\n"
