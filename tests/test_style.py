@@ -199,7 +199,8 @@ def test_every_rule_has_an_offender() -> None:
 
 
 def test_changelog_opens_with_the_version_of_the_package() -> None:
-    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    source = (ROOT / "src" / "memfabric_hybrid" / "__init__.py").read_text(encoding="utf-8")
+    version = re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)
     newest = re.search(r"^## \[?(\d[^\]\s]*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert version
     assert newest

@@ -33,9 +33,9 @@ public:
     std::uint64_t reserve() {
         const std::lock_guard lock(mutex_);
         for (std::size_t index = 0; index < kMost; ++index) {
-            if (slots_[index].taken) continue;
-            slots_[index].taken = true;
-            return ++last_number_ << kNumberShift | index << kIndexShift | kTag;
+            if (slots_[index].reserved != 0) continue;
+            slots_[index].reserved = ++last_number_ << kNumberShift | index << kIndexShift | kTag;
+            return slots_[index].reserved;
         }
         return 0;
     }
@@ -52,11 +52,10 @@ public:
         std::shared_ptr<Object> removed;
         const std::lock_guard lock(mutex_);
         Slot& slot = slot_of(handle);
-        const std::uint64_t now = slot.handle.load(std::memory_order_relaxed);
-        if (now != 0 && now != handle) return;
+        if (slot.reserved != handle) return;
         slot.handle.store(0, std::memory_order_release);
         removed = std::move(slot.object);
-        slot.taken = false;
+        slot.reserved = 0;
     }
 
     void remove_all() {
@@ -79,7 +78,7 @@ private:
 
     struct Slot {
         std::atomic<std::uint64_t> handle{0};  // 0: invalid
-        bool taken = false;
+        std::uint64_t reserved = 0;            // the same, from `reserve` on
         std::shared_ptr<Object> object;
     };
     struct Used {

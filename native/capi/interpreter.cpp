@@ -26,13 +26,33 @@ namespace {
 constexpr const char* kBridgeModule = "memfabric_hybrid.capi_bridge";
 
 // Every function of Python that is called here.
-#define MF_PYTHON_FUNCTIONS(use)                                                                                \
-    use(Py_GetVersion) use(Py_IsInitialized) use(Py_InitializeFromConfig) use(PyConfig_InitIsolatedConfig)      \
-        use(PyConfig_SetBytesString) use(PyConfig_Clear) use(PyStatus_Exception) use(PyEval_SaveThread)         \
-            use(PyGILState_Ensure) use(PyGILState_Release) use(PyImport_ImportModule) use(PyErr_Fetch)          \
-                use(PyErr_NormalizeException) use(PyErr_Clear) use(PyObject_Str) use(PyUnicode_AsUTF8AndSize)   \
-                    use(PyUnicode_DecodeFSDefault) use(PySys_GetObject) use(PyList_Append) use(PyOS_BeforeFork) \
-                        use(PyOS_AfterFork_Parent) use(PyOS_AfterFork_Child) use(PyGILState_Check) use(Py_DecRef)
+// clang-format off
+#define MF_PYTHON_FUNCTIONS(use) \
+    use(Py_GetVersion) \
+    use(Py_IsInitialized) \
+    use(Py_InitializeFromConfig) \
+    use(PyConfig_InitIsolatedConfig) \
+    use(PyConfig_SetBytesString) \
+    use(PyConfig_Clear) \
+    use(PyStatus_Exception) \
+    use(PyEval_SaveThread) \
+    use(PyGILState_Ensure) \
+    use(PyGILState_Release) \
+    use(PyImport_ImportModule) \
+    use(PyErr_Fetch) \
+    use(PyErr_NormalizeException) \
+    use(PyErr_Clear) \
+    use(PyObject_Str) \
+    use(PyUnicode_AsUTF8AndSize) \
+    use(PyUnicode_DecodeFSDefault) \
+    use(PySys_GetObject) \
+    use(PyList_Append) \
+    use(PyOS_BeforeFork) \
+    use(PyOS_AfterFork_Parent) \
+    use(PyOS_AfterFork_Child) \
+    use(PyGILState_Check) \
+    use(Py_DecRef)
+// clang-format on
 
 struct Python {
 #define MF_MEMBER(function) decltype(&::function) function = nullptr;

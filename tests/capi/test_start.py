@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ VERSION = f"python3.{sys.version_info.minor}"
 
 def copied_library(folder: Path) -> Path:
     folder.mkdir(parents=True)
-    for file in Path(mf.get_lib_path()).iterdir():
+    for file in Path(mf.get_lib_path()).glob("*.so*"):
         shutil.copy(file, folder)
     return folder
 
@@ -72,8 +73,21 @@ def test_every_call_says_what_is_missing(
 ) -> None:
     program = compiled("start_failures.c")
     libraries = str(installed(tmp_path))
-    said = run(program, words, LD_LIBRARY_PATH=libraries, PATH="/nowhere", LD_PRELOAD=f"{libraries}/libmf_smem.so")
+    said = run(program, words, LD_LIBRARY_PATH=libraries, PATH="/nowhere")
     assert words in said
+
+
+def test_a_process_with_another_python(compiled: Compile, tmp_path: Path) -> None:
+    """All functions are there, of a version that the library was not built for."""
+    source = (c_programs.ROOT / "native" / "capi" / "interpreter.cpp").read_text()
+    names = re.findall(r"\buse\((\w+)\)", source)
+    assert "Py_GetVersion" in names
+    stubs = "".join(f"void {name}(void) {{}}\n" for name in names if name != "Py_GetVersion")
+    (tmp_path / "other.c").write_text(f'const char *Py_GetVersion(void) {{ return "3.9.1 (other)"; }}\n{stubs}')
+    other = tmp_path / "libother.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", str(tmp_path / "other.c"), "-o", str(other)], check=True)
+    words = "this process has Python 3.9.1"
+    assert words in run(compiled("start_failures.c"), words, LD_PRELOAD=str(other))
 
 
 def test_an_interpreter_that_is_noted(compiled: Compile, tmp_path: Path, store_url: str) -> None:
