@@ -12,8 +12,9 @@ import numpy  # noqa: F401  (starts its threads now, not in the middle of some t
 import pytest
 import uvloop
 
-from support import campaigns, leaks, ports, processes
+from support import campaigns, etcd, leaks, ports, processes
 from support.certificates import Authority
+from support.etcd import EtcdCluster
 from support.hosts import Network
 from support.worker import fork_server
 
@@ -118,6 +119,13 @@ def all_over_tls(tls_info: str) -> Iterator[None]:
     os.environ["MF_CONFIG_STORE_TLS_INFO"] = tls_info
     yield
     del os.environ["MF_CONFIG_STORE_TLS_INFO"]
+
+
+@pytest.fixture(scope="session")
+def shared_etcd() -> Iterator[EtcdCluster]:
+    """One node for all tests of this process, each of which has an instance of its own."""
+    with etcd.running() as cluster:
+        yield cluster
 
 
 @pytest.fixture

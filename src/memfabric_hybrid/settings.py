@@ -71,6 +71,11 @@ STORE_TLS_INFO = Setting(
     "Turns TLS of the store on in programs that do not give certificates themselves: the text of set_conf_store_tls, "
     "with tlsPk, and tlsPkPwd as the file that holds the passphrase.",
 )
+ETCD_USER = Setting(
+    ("MF_ETCD_USER",), "", "name", "The user that an etcd:// store is asked as, if its authentication is on."
+)
+ETCD_PASSWORD = Setting(("MF_ETCD_PASSWORD",), "", "secret", "That user's password.")
+ETCD_PASSWORD_FILE = Setting(("MF_ETCD_PASSWORD_FILE",), "", "path", "A file that holds the password, instead.")
 COPY_THREADS = Setting(
     ("MF_COPY_THREADS",),
     "0",
@@ -129,6 +134,9 @@ ALL: tuple[Setting, ...] = (
     STORE_TOKEN,
     STORE_TOKEN_FILE,
     STORE_TLS_INFO,
+    ETCD_USER,
+    ETCD_PASSWORD,
+    ETCD_PASSWORD_FILE,
     COPY_THREADS,
     HUGE_PAGES,
     PREFAULT,

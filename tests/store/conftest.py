@@ -10,11 +10,12 @@ import pytest
 from memfabric_hybrid.store import Store, StoreServer
 from store.bench import Bench
 from store.worlds import WORLDS, World
+from support.etcd import EtcdCluster
 
 
 @pytest.fixture(params=list(WORLDS))
-def world(request: pytest.FixtureRequest, store_url: str) -> Iterator[World]:
-    world = WORLDS[request.param](store_url)
+def world(request: pytest.FixtureRequest, store_url: str, shared_etcd: EtcdCluster) -> Iterator[World]:
+    world = WORLDS[request.param](shared_etcd.url() if request.param == "etcd" else store_url)
     yield world
     world.close()
 

@@ -1,4 +1,4 @@
-"""What every Store must do, whatever carries its messages: each test runs in process and over tcp.
+"""What every Store must do, whatever carries its messages: each test runs in process, over tcp and on etcd.
 
 Ranks, ranges, rendezvous.
 """

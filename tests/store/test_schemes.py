@@ -7,6 +7,7 @@ import pytest
 from memfabric_hybrid.errors import InvalidParam
 from memfabric_hybrid.store import SessionConnected, SessionEvent, StoreServer, connect, parse_url
 from memfabric_hybrid.store.client.client import StoreClient
+from memfabric_hybrid.store.etcd.store import EtcdStore
 from store.worlds import soon
 
 
@@ -21,7 +22,6 @@ def test_tcp_leads_to_a_client_that_has_not_dialed_yet(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("etcd://127.0.0.1:1", "store URL etcd://127.0.0.1:1: this version has no etcd store; use tcp://host:port"),
         ("tcp://127.0.0.1", "store URL 'tcp://127.0.0.1': the port is missing, expected :1 to :65535"),
         ("nonsense", "store URL 'nonsense': must start with tcp://, tcp6:// or etcd://"),
     ],
@@ -32,9 +32,19 @@ def test_what_leads_nowhere_fails_at_once(url: str, sentence: str) -> None:
     assert str(failure.value) == sentence
 
 
+@pytest.mark.parametrize("url", ["etcd://127.0.0.1:1", "etcd://127.0.0.1:1,[::1]:2#instance"])
+def test_etcd_leads_to_one_that_has_not_been_asked_yet(url: str) -> None:
+    for form in (url, parse_url(url)):
+        with connect(form) as store:
+            assert isinstance(store, EtcdStore)
+            assert str(store.url) == url
+
+
 def test_a_url_that_may_have_no_port_is_no_address() -> None:
     with pytest.raises(InvalidParam, match="needs tcp://host:port"):
         connect(parse_url("tcp://127.0.0.1", port_required=False))
+    with pytest.raises(InvalidParam, match="every endpoint needs a port"):
+        connect(parse_url("etcd://127.0.0.1:1,127.0.0.1", port_required=False))
 
 
 def test_hooks_reach_the_store(store_url: str) -> None:

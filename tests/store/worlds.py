@@ -1,4 +1,4 @@
-"""A store and as many participants as a test wants, in process or over tcp; everything ends with the world."""
+"""A store and as many participants as a test wants, in process, over tcp or on etcd; everything ends with the world."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ from memfabric_hybrid.store import (
 )
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
+from memfabric_hybrid.store.etcd import api, key_requests
+from memfabric_hybrid.store.etcd.round import decode
+from memfabric_hybrid.store.etcd.store import EtcdStore
+from memfabric_hybrid.store.limits import MAX_VALUE_BYTES
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.private_key import PrivateKey
 from memfabric_hybrid.store.protection.protection import Protection
@@ -49,6 +53,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 class InProcessWorld:
+    max_value_bytes = MAX_VALUE_BYTES
+    foreign_url = "etcd://127.0.0.1:1"  # where this kind of store cannot be
+
     def __init__(self, url: str) -> None:
         self._server = InProcessServer()
         self._stores: list[InProcessStore] = []
@@ -76,6 +83,8 @@ class InProcessWorld:
 
 
 class TcpWorld:
+    max_value_bytes = MAX_VALUE_BYTES
+    foreign_url = "etcd://127.0.0.1:1"
     has_local_socket = False
 
     def __init__(self, url: str) -> None:
@@ -134,12 +143,55 @@ class LocalSocketWorld(TcpWorld):
     has_local_socket = True
 
 
-World = InProcessWorld | TcpWorld
-WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld]] = {
+class EtcdWorld:
+    """An instance of its own on the etcd of the test session. Death is noticed when a lease of one second is over."""
+
+    max_value_bytes = key_requests.MAX_VALUE_BYTES
+    foreign_url = "tcp://127.0.0.1:1"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stores: list[EtcdStore] = []
+        self._looking = EtcdStore(url)
+
+    def participant(self, on_session: SessionCallback | None = None) -> Store:
+        self._stores.append(EtcdStore(self._url, on_session=on_session, heartbeat_timeout_s=1.0))
+        return self._stores[-1]
+
+    def kill(self, store: Store) -> None:
+        """All its sockets close at once and it does not come back, as when the kernel ends a process."""
+        assert isinstance(store, EtcdStore)
+        store._closed = True
+        store._session.retire()
+        store._endpoints.close()
+        store._gateway.close()
+        store._session.close(soon())
+        store._gateway.close()
+
+    def watch_callbacks(self, store: Store) -> WatchCallbacks:
+        assert isinstance(store, EtcdStore)
+        return store._session.watch_callbacks
+
+    def wait_for_arrivals(self, count: int) -> None:
+        wait_until(lambda: self._arrivals() == count)
+
+    def _arrivals(self) -> int:
+        rounds = api.of_prefix(self._looking._scope.names.rounds)
+        found = self._looking._gateway.ask(api.RANGE, rounds, api.Found, soon())
+        return sum(arrival is not None and not arrival.gave_up for arrival in (decode(kv.value) for kv in found.kvs))
+
+    def close(self) -> None:
+        for store in (*self._stores, self._looking):
+            store.close()
+
+
+World = InProcessWorld | TcpWorld | EtcdWorld
+WORLDS: dict[str, type[InProcessWorld] | type[TcpWorld] | type[EtcdWorld]] = {
     "in_process": InProcessWorld,
     "tcp": TcpWorld,
     "local_socket": LocalSocketWorld,
     "tls": TlsWorld,
+    "etcd": EtcdWorld,
 }
 
 

@@ -25,6 +25,8 @@ LASTING_THREADS: dict[str, str] = {
 LASTING_FILES: dict[str, str] = {
     "/memfd:memfabric-epochs": "the page that shows peers which threads of this process are inside their memory",
 }
+# In /dev/shm: semaphores of Python's multiprocessing, which nothing here makes; data of other tests' etcd servers.
+OTHERS_FILES = ("sem.mp-", "memfabric-etcd-")
 PATIENCE_S = 2.0  # a closed connection's peer, or a thread that was told to stop, may need a moment
 _POLL_S = 0.01
 
@@ -46,8 +48,7 @@ class Snapshot:
             mapped_files=_mapped_files(),
             threads=_threads(),
             children=frozenset(processes.children()),
-            # Semaphores of Python's multiprocessing are another program's: nothing here makes any.
-            shared_memory=frozenset(name for name in os.listdir("/dev/shm") if not name.startswith("sem.mp-")),
+            shared_memory=frozenset(name for name in os.listdir("/dev/shm") if not name.startswith(OTHERS_FILES)),
         )
 
     def leaks_since(self, before: Snapshot) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import SessionCallback, Store
 from memfabric_hybrid.store.limits import SESSION_ID_BYTES
-from memfabric_hybrid.store.url import StoreUrl, check_is_tcp, parse_url
+from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 
 def new_session() -> bytes:
@@ -27,8 +27,13 @@ def connect(
 
     `before_reconnect` runs before every attempt that follows a failure, on whichever thread makes it, one at a time:
     a member that may run the store itself starts it there. `session` (from `new_session`) is the participant's name in
-    the store, for who must know it beforehand. InvalidParam: no URL, or no store of this version.
+    the store, for who must know it beforehand. InvalidParam: no URL.
+
+    An etcd runs by itself: nobody here starts it, and `before_reconnect` is not called for one.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
-    check_is_tcp(parsed)
+    if parsed.scheme == "etcd":
+        from memfabric_hybrid.store.etcd.store import EtcdStore  # here: others never need it
+
+        return EtcdStore(parsed, on_session=on_session, session=session)
     return StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect, session=session)

@@ -55,7 +55,9 @@ def parse_url(text: str, *, port_required: bool = True) -> StoreUrl:
 
 def check_is_tcp(url: StoreUrl) -> None:
     if url.scheme == "etcd":
-        raise InvalidParam(f"store URL {url}: this version has no etcd store; use tcp://host:port")
+        raise InvalidParam(
+            f"store URL {url}: etcd is run by its own programs, and no tcp store can be there; use tcp://host:port here"
+        )
 
 
 def _endpoint(text: str, scheme: str, place: str, port_required: bool) -> tuple[str, int]:

@@ -228,7 +228,7 @@ def test_a_foreign_address_and_an_unknown_host_are_refused(store_url: str) -> No
         StoreServer(f"tcp://192.0.2.1:{port}").start()
     with pytest.raises(InvalidParam, match=r"host 'no-such-host\.invalid' cannot be resolved"):
         StoreServer(f"tcp://no-such-host.invalid:{port}").start()
-    with pytest.raises(InvalidParam, match="this version has no etcd store"):
+    with pytest.raises(InvalidParam, match="etcd is run by its own programs"):
         StoreServer(f"etcd://127.0.0.1:{port}").start()
 
 

@@ -25,14 +25,15 @@ class FedHeartbeat(Protocol):
 
 
 class BeatSupply:
-    def __init__(self, tls: TlsSocket, interval_ms: int) -> None:
+    def __init__(self, tls: TlsSocket, interval_ms: int, beat: bytes = HEARTBEAT_FRAME) -> None:
         self._tls = tls
+        self._beat = beat
         self._count = max(2, min(MAX_BEATS, int(SUPPLY_S * 1000 / interval_ms)))
-        self.first = tls.encrypted_ahead(HEARTBEAT_FRAME, self._count)
+        self.first = tls.encrypted_ahead(beat, self._count)
         self.beat_bytes = len(self.first) // self._count
 
     def refill(self, heartbeat: FedHeartbeat) -> None:
         """When half of them are sent."""
         missing = self._count - heartbeat.beats_left
         if missing > self._count // 2:
-            heartbeat.add(self._tls.encrypted_ahead(HEARTBEAT_FRAME, missing))
+            heartbeat.add(self._tls.encrypted_ahead(self._beat, missing))

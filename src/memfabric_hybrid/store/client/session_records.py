@@ -24,6 +24,16 @@ class SessionRecords:
             return key in self._ephemerals or key in self._claims or getattr(request, "ephemeral", False)
         return type(request) in _ALWAYS_BOUND
 
+    def claim_of(self, key: str) -> m.RestoredClaim | None:
+        """The rank of ours that the key is."""
+        return self._claims.get(key)
+
+    def owned_bytes(self, without: str) -> int:
+        """What the ephemeral keys and ranks take, as the server counts it, one of them left out."""
+        claims = {key: claim.value for key, claim in self._claims.items()}
+        owned = {**self._ephemerals, **claims}
+        return sum(len(value) + 4 * len(key) + 64 for key, value in owned.items() if key != without)
+
     def give_back(self, request: m.Request) -> bool:
         """Forgets what the request releases; True if that was ours."""
         if isinstance(request, m.ReleaseRank):

@@ -18,11 +18,14 @@ class WatchRegistration:
         self.has_snapshot = threading.Event()
         self.given_up = False  # set without a snapshot
         self._told = False  # the callback has been called
+        self._revision = 0  # of the last snapshot: the changes before it are in it
         self._callback = callback
 
     def deliver(self, update: WatchUpdate) -> None:
-        if self.closed:
+        if self.closed or (not update.snapshot and update.revision <= self._revision):
             return
+        if update.snapshot:
+            self._revision = update.revision
         self._told = True
         callbacks.run(f"the callback of the watch on {self.prefix!r}", self._callback, update)
         if update.snapshot:

@@ -10,6 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store.url import StoreUrl
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from memfabric_hybrid.store.server.server import StoreServer
 
 PROBE_S = 1.0
+_log = logs.get(__name__)
 _servers: dict[StoreUrl, StoreServer] = {}
 _owners: dict[StoreUrl, set[str]] = {}
 _lock = threading.Lock()
@@ -91,7 +93,13 @@ def abandon_after_fork() -> None:
 
 
 def is_local(url: StoreUrl) -> bool:
-    """True if this machine could listen at the URL's address; decided by binding a free port there."""
+    """True if this machine could listen at the URL's address; decided by binding a free port there.
+
+    Never of an etcd: that is run by its own programs.
+    """
+    if url.scheme == "etcd":
+        _log.info("store %s is an etcd: it runs by itself, and start_store means nothing here", url)
+        return False
     host_name, _ = url.endpoints[0]
     try:
         candidates = socket.getaddrinfo(host_name, 0, type=socket.SOCK_STREAM)

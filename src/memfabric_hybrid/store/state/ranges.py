@@ -35,6 +35,10 @@ class RangeTable:
         found.holders.add(session)
         return found.base
 
+    def add(self, name: str, base: int, size_bytes: int, asked: str, session: bytes) -> None:
+        """What is known to be held, wherever it is written down."""
+        self._ranges.setdefault(name, Range(base, size_bytes, asked)).holders.add(session)
+
     def restore(self, name: str, base: int, size_bytes: int, session: bytes) -> None:
         """What a session held before: overlaps with other names are accepted, they exist in the processes already."""
         if not is_place(base, size_bytes):

@@ -1,0 +1,31 @@
+"""The lease that is a participant's session: taken, looked at, and given back. What hangs on it goes with it."""
+
+from __future__ import annotations
+
+from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.complaints import LeaseExists, LeaseGone
+from memfabric_hybrid.store.etcd.scope import Scope
+
+
+def keys_of(scope: Scope, until: float) -> list[bytes] | None:
+    """What hangs on it; None: there is no such lease (any more). ConnectionLost, AnswerLate."""
+    try:
+        found = scope.gateway.ask_once(api.TIME_TO_LIVE, {"ID": scope.lease, "keys": True}, api.Lease, until)
+    except LeaseGone:
+        return None
+    return found.keys if found.TTL > 0 else None
+
+
+def grant(scope: Scope, ttl_s: int, until: float) -> None:
+    try:
+        scope.gateway.ask_once(api.GRANT, {"TTL": ttl_s, "ID": scope.lease}, api.Lease, until)
+    except LeaseExists:  # from an attempt whose answer was lost
+        return
+
+
+def revoke(scope: Scope, until: float) -> None:
+    """Everything that hangs on it goes at once. ConnectionLost, AnswerLate."""
+    try:
+        scope.gateway.ask_once(api.REVOKE, {"ID": scope.lease}, api.Lease, until)
+    except LeaseGone:
+        return

@@ -1,0 +1,92 @@
+"""One rendezvous as one of its ranks sees it: arrivals and claims come and go, in etcd's order. Pure.
+
+The round is complete at the first revision at which all ranks are there. Everybody who follows the revisions in order
+finds the same one, whatever is deleted afterwards, and so nobody has to be told.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
+from memfabric_hybrid.store.limits import shown
+
+SHOWN_RANKS = 16
+
+
+class Arrival(msgspec.Struct, array_like=True, frozen=True):
+    """What a rank writes down. `gave_up`: it was here and is not any more, but nobody should look for it."""
+
+    size: int
+    call: int  # the client's own name for the call
+    gave_up: bool
+    data: bytes
+
+
+_decode = msgspec.msgpack.Decoder(Arrival).decode
+
+
+def decode(value: bytes | None) -> Arrival | None:
+    return None if value is None else _decode(value)
+
+
+class Round:
+    def __init__(self, group: str, number: int, size: int) -> None:
+        self.size = size
+        self.lost: int | None = None  # a rank whose claim ended before it arrived: do not wait any longer
+        self.is_complete = False
+        self.parts: list[bytes] = []  # all of them, once it is complete
+        self._what = f"gather {shown(group)} round {number}"
+        self._here: dict[int, bytes] = {}
+        self._gave_up: set[int] = set()
+        self._claimed: set[int] = set()
+
+    def start(self, arrivals: dict[int, Arrival], claimed: set[int]) -> None:
+        """Everything at one revision; also in the middle, when what happened meanwhile cannot be told."""
+        ended = self._claimed - claimed
+        self._here.clear()
+        self._gave_up.clear()
+        self._claimed = set(claimed)
+        for rank, arrival in arrivals.items():
+            self.changed(rank, arrival)
+        for rank in ended:
+            self.claim_ended(rank)
+
+    def changed(self, rank: int, arrival: Arrival | None) -> None:
+        """None: it is gone. One that counts on another size is not of this round."""
+        if arrival is not None and arrival.size != self.size:
+            return
+        self._here.pop(rank, None)
+        self._gave_up.discard(rank)
+        if arrival is None or not 0 <= rank < self.size:
+            return
+        if arrival.gave_up:
+            self._gave_up.add(rank)
+            return
+        self._here[rank] = arrival.data
+        if len(self._here) == self.size and not self.is_complete:
+            self.is_complete = True
+            self.parts = [self._here[place] for place in range(self.size)]
+
+    def claimed(self, rank: int) -> None:
+        self._claimed.add(rank)
+
+    def claim_ended(self, rank: int) -> None:
+        self._claimed.discard(rank)
+        if rank < self.size and rank not in self._here and self.lost is None:
+            self.lost = rank
+
+    def failure(self, timeout_s: float) -> FabricError:
+        """Why it is over for who has withdrawn."""
+        if self.lost is not None:
+            return NotConnected(f"{self._what}: rank {self.lost} left or died before it arrived")
+        missing = [rank for rank in range(self.size) if rank not in self._here and rank not in self._gave_up]
+        gave_up = f" (arrived, but gave up before: {_listed(sorted(self._gave_up))})" if self._gave_up else ""
+        return TimedOut(
+            f"{self._what}: {len(missing)} of {self.size} ranks did not arrive "
+            f"within {timeout_s:.2f} s: {_listed(missing)}{gave_up}"
+        )
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:SHOWN_RANKS])) + (", ..." if len(ranks) > SHOWN_RANKS else "")

@@ -1,0 +1,372 @@
+"""The session of a participant: its lease, the thread that follows etcd's events, and what it does when etcd is lost.
+
+The thread opens the channel, hands over (takes the lease and writes what this participant owns, if etcd may lack it),
+and delivers events; it goes on with the next endpoint, or with the same one when that is back, until the participant
+closes. Every hand-over has a number, the generation: what a caller did under an older one may have been missed by the
+hand-over and must be repeated. An endpoint that is lost while another one serves is no event for the program: the lease
+lives on, and the events continue where they stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import groupby
+
+from memfabric_hybrid import _native, clock, logs
+from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.errors import FabricError, Misuse, NotConnected, failure_of
+from memfabric_hybrid.machine import callbacks, file_descriptors
+from memfabric_hybrid.machine.service_thread import ServiceThread
+from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
+from memfabric_hybrid.store.client.dialer import pauses_s
+from memfabric_hybrid.store.client.event_channel import QUIET_LOSS_S, HeartbeatFactory
+from memfabric_hybrid.store.client.session_records import SessionRecords
+from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
+from memfabric_hybrid.store.etcd import api, incarnation, lease
+from memfabric_hybrid.store.etcd.channel import Channel
+from memfabric_hybrid.store.etcd.complaints import Compacted
+from memfabric_hybrid.store.etcd.feed import Feed
+from memfabric_hybrid.store.etcd.key_requests import entries_of
+from memfabric_hybrid.store.etcd.restoring import restore
+from memfabric_hybrid.store.etcd.scope import Scope
+from memfabric_hybrid.store.interface import SessionCallback
+from memfabric_hybrid.store.session_events import (
+    SessionConnected,
+    SessionEvent,
+    SessionFailed,
+    SessionLost,
+    SessionRestored,
+)
+
+HAND_OVER_S = 10.0  # for one attempt to connect and to write what is ours
+
+_log = logs.get(__name__)
+
+
+class Session:
+    """The thread starts with the first `ready`. Should it ever fail, so does every later `ready`."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        heartbeat_timeout_s: float,
+        heartbeat_factory: HeartbeatFactory,
+        on_session: SessionCallback | None,
+    ) -> None:
+        self.watch_callbacks = WatchCallbacks()
+        self.records = SessionRecords()
+        self.feed = Feed(self.check_serving)
+        self._scope = scope
+        self._endpoints = scope.gateway.endpoints
+        self._timeout_s = heartbeat_timeout_s
+        self._heartbeat_factory = heartbeat_factory
+        self._on_session = on_session
+        self._changed = threading.Condition()  # guards everything below, and changes of the records
+        self._thread: ServiceThread | None = None
+        self._wake_fd = -1  # an eventfd: the thread has something to do, or has to end
+        self._channel: Channel | None = None
+        self._new_watches: list[int] = []  # that want their first snapshot
+        self._generation = 0
+        self._is_ready = False
+        self._retired = False
+        self._incarnation = ""
+        self._revision = 0  # the last one whose events were delivered
+        self._has_gap = False  # etcd cannot tell the events that follow
+        self._is_lost = False  # and the program knows
+        self._lost_at: float | None = None  # until the loss was logged
+        self._attempts = 0
+        self._last_error = ""  # as text: an exception would keep frames alive
+        self._refusal: FabricError | None = None  # why further attempts are of no use to who waits; without frames
+        self._failure: str | None = None  # why the thread is not there any more
+
+    # --- called by the threads of the program -----------------------------------------------------------------------
+
+    def ready(self, deadline: Deadline) -> int:
+        """Waits until etcd has our lease and all that is ours; the generation. TimedOut names the last error."""
+        with self._changed:
+            if self._thread is None and not self._endpoints.closing.is_set():
+                self._start_thread()
+            self._changed.wait_for(
+                lambda: self._is_ready or self._failure or self._refusal or self._endpoints.closing.is_set(),
+                deadline.remaining_s(),
+            )
+            self.check_serving()
+            if self._refusal is not None and not self._is_ready:
+                refusal, self._refusal = self._refusal, None  # whoever comes next waits for the next attempt
+                raise refusal
+            if not self._is_ready:
+                raise self._endpoints.unreachable(deadline.timeout_s, self._attempts, self._last_error)
+            return self._generation
+
+    def _start_thread(self) -> None:
+        wake_fd = file_descriptors.own(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        thread = ServiceThread(f"events of {self._endpoints.url}", self._run, self._fail)
+        self._wake_fd = wake_fd  # the thread's from its start on
+        try:
+            thread.start()
+        except BaseException:
+            self._wake_fd = -1
+            os.close(wake_fd)
+            raise
+        self._thread = thread
+
+    def check_serving(self) -> None:
+        """NotStarted or NotConnected once no event will come any more."""
+        if self._endpoints.closing.is_set():
+            raise self._scope.gateway.closed()
+        if self._failure is not None:
+            raise NotConnected(f"store {self._endpoints.url}: {self._failure}; uninitialise and initialise again")
+
+    def record(self, generation: int, request: m.Request, reply: m.ServerMessage) -> bool:
+        """Remember what was done. False: a hand-over came between that may have missed it; do it again."""
+        with self._changed:
+            if generation != self._generation:
+                return False
+            self.records.record(request, reply)
+            return True
+
+    def give_back(self, request: m.Request) -> bool:
+        """If the request releases something of ours: do not restore it any more, even if etcd cannot be told."""
+        with self._changed:
+            return self.records.give_back(request)
+
+    def start_watch(self, number: int) -> None:
+        """The thread brings the first snapshot."""
+        with self._changed:
+            self._new_watches.append(number)
+        self._wake()
+
+    def renew(self, generation: int | None = None) -> None:
+        """Hand over again; with a generation only if that is still the present one."""
+        with self._changed:
+            if generation in (None, self._generation):
+                self._is_ready = False
+                if self._channel is not None:
+                    self._channel.abort()
+        self._wake()
+
+    @property
+    def has_begun(self) -> bool:
+        return self._generation > 0
+
+    def retire(self) -> None:
+        """Do not reconnect any more: the end of the session is wanted."""
+        self._retired = True
+
+    def give_up(self) -> None:
+        """The endpoints are closed already: nobody waits for us any more, and the thread does not connect again."""
+        self.watch_callbacks.give_up()
+        self.feed.wake()
+        with self._changed:
+            self._changed.notify_all()
+        self._wake()
+
+    def close(self, deadline: Deadline) -> None:
+        """The endpoints are closed already. Joins the thread, unless called by itself."""
+        self.give_up()
+        with self._changed:
+            thread = self._thread
+            if self._channel is not None:
+                self._channel.abort()
+        if thread is not None and not thread.join(deadline) and not thread.is_current:
+            _log.warning(
+                "store %s: the event thread is busy, in a callback or with finding the host; it is left behind",
+                self._endpoints.url,
+            )
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: there is no thread here; close our copies of the sockets."""
+        self._changed = threading.Condition()
+        self.watch_callbacks.abandon_after_fork()
+        self.feed.abandon_after_fork()
+        self._thread = None
+        if self._wake_fd >= 0:
+            os.close(self._wake_fd)
+            self._wake_fd = -1
+        if self._channel is not None:
+            self._channel.abandon_after_fork()
+            self._channel = None
+
+    def _wake(self) -> None:
+        with self._changed:
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
+
+    # --- on the event thread ----------------------------------------------------------------------------------------
+
+    def _fail(self, reason: str) -> None:
+        """Without the thread nobody hears of deaths: others must not take us for a member who does."""
+        with self._changed:
+            self._failure = reason
+            self._retired = True
+            self._changed.notify_all()
+        self.watch_callbacks.give_up()
+        self.feed.wake()
+        self._let_go()
+        try:
+            lease.revoke(self._scope, clock.now() + HAND_OVER_S)
+        except (ConnectionLost, AnswerLate, FabricError) as error:
+            _log.warning("store %s: our lease ends by itself: %s", self._endpoints.url, error)
+        self._report(SessionFailed(reason))
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            with self._changed:
+                os.close(self._wake_fd)
+                self._wake_fd = -1
+
+    def _serve(self) -> None:
+        pauses, reason = pauses_s(), ""
+        while not self._retired and not self._endpoints.closing.is_set():
+            try:
+                event = self._hand_over()
+            except Exception as error:
+                self._let_go()
+                self._failed(error, reason)
+                self._endpoints.closing.wait(next(pauses))
+                continue
+            pauses = pauses_s()
+            self._lost_at, self._is_lost = None, False
+            with self._changed:
+                self._is_ready = True
+                self._attempts, self._last_error, self._refusal = 0, "", None
+                self._changed.notify_all()
+            if event is not None:
+                self._report(event)
+            reason = self._deliver_until_lost(event is not None)
+            endpoint = None if self._channel is None else self._channel.endpoint
+            self._let_go()
+            if not self._retired and not self._endpoints.closing.is_set():
+                _log.info("store %s: %s; connecting again", self._endpoints.url, reason)
+                self._lost_at = clock.now()
+                if endpoint is not None and len(self._endpoints.url.endpoints) > 1:
+                    self._endpoints.failed(endpoint)
+
+    def _hand_over(self) -> SessionEvent | None:
+        """The channel is open, and etcd has all that is ours. None: it never lacked anything, and no event was missed.
+
+        In this order: what happens after the revision that is looked at first comes as an event.
+        """
+        with self._changed:
+            self._attempts += 1
+            self._scope.rename()
+        until = clock.now() + HAND_OVER_S
+        life, revision = incarnation.find(self._scope, self._timeout_s, until)
+        still_there = lease.keys_of(self._scope, until)
+        is_first = not self._generation
+        continues = life == self._incarnation and revision >= self._revision and not self._has_gap
+        if continues and still_there is not None and not self._is_lost:
+            try:
+                self._open_channel(self._revision + 1, until)
+                return None
+            except Compacted as gone:
+                _log.info("store %s: %s", self._endpoints.url, gone)
+                self._has_gap = True
+                self._let_go()
+        if not is_first and not self._is_lost:
+            self._tell_lost("the lease was over" if still_there is None else "events were missed")
+        if still_there is None:
+            lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
+        self._open_channel(revision + 1, until)
+        with self._changed:
+            self._generation += 1
+            owned = self.records.restore_message(0, {})
+        _native._pause_point("store.before_hand_over")
+        refused = restore(self._scope, owned, still_there or [], Deadline(HAND_OVER_S))
+        with self._changed:
+            self.records.forget(refused)
+        self._incarnation, self._revision, self._has_gap = life, revision, False
+        return SessionConnected(life) if is_first else SessionRestored(life, refused)
+
+    def _open_channel(self, first_revision: int, until: float) -> None:
+        channel = Channel(self._scope, self._timeout_s, self._heartbeat_factory)
+        with self._changed:
+            if self._retired:
+                raise ConnectionLost("the participant is closed")
+            self._channel = channel
+        channel.open(first_revision, until)
+
+    def _deliver_until_lost(self, with_snapshots: bool) -> str:
+        channel = self._channel
+        assert channel is not None
+        try:
+            if with_snapshots:
+                self.feed.gap(self._revision)
+                with self._changed:
+                    self._new_watches = list(self.watch_callbacks.prefixes())
+            while self._is_ready and not self._endpoints.closing.is_set():
+                self._start_watches()
+                for seen in channel.next(self._wake_fd):
+                    self._deliver(seen)
+                try:
+                    os.eventfd_read(self._wake_fd)
+                except BlockingIOError:
+                    continue
+            return "it is to be asked anew"
+        except Compacted as gone:
+            self._has_gap = True
+            return str(gone)
+        except (ConnectionLost, AnswerLate, FabricError) as lost:
+            return str(lost) or "no answer"
+
+    def _start_watches(self) -> None:
+        with self._changed:
+            numbers, self._new_watches = self._new_watches, []
+        prefixes = self.watch_callbacks.prefixes()
+        for number in numbers:
+            if number not in prefixes:
+                continue
+            what = api.of_prefix(self._scope.names.key(prefixes[number]))
+            found = self._scope.gateway.ask_once(api.RANGE, what, api.Found, clock.now() + HAND_OVER_S)
+            entries = entries_of(self._scope, prefixes[number], found)
+            snapshot = m.WatchSnapshot(number, found.header.revision, entries)
+            self.watch_callbacks.deliver(snapshot, self._incarnation)
+
+    def _deliver(self, seen: api.Seen) -> None:
+        names = self._scope.names
+        for revision, group in groupby(seen.events, key=lambda event: event.kv.mod_revision):
+            events = list(group)
+            self.feed.publish(revision, events)
+            changes = {names.key_of(e.kv.key): e.value for e in events if e.kv.key.startswith(names.keys)}
+            for prefix in set(self.watch_callbacks.prefixes().values()) if changes else ():
+                concerned = {key: value for key, value in changes.items() if key.startswith(prefix)}
+                if concerned:
+                    self.watch_callbacks.deliver(m.Changed(prefix, revision, concerned), self._incarnation)
+            self._revision = revision
+
+    def _failed(self, error: Exception, reason: str) -> None:
+        if self._generation and not self._is_lost:
+            self._tell_lost(f"{reason or 'lost'}; {error}")
+        if self._lost_at is not None and clock.now() - self._lost_at > QUIET_LOSS_S:
+            self._lost_at = None
+            _log.warning(
+                "store %s is lost for %g s (%s); copies go on, control calls wait until it is back",
+                self._endpoints.url,
+                QUIET_LOSS_S,
+                error,
+            )
+        with self._changed:
+            self._last_error = str(error)
+            if not self._generation and isinstance(error, (Misuse, NotConnected)):
+                self._refusal = failure_of(error.code, str(error))
+                self._changed.notify_all()
+
+    def _tell_lost(self, reason: str) -> None:
+        self._is_lost = True
+        _log.info("store %s is lost: %s; connecting again", self._endpoints.url, reason)
+        self._report(SessionLost(reason))
+
+    def _let_go(self) -> None:
+        with self._changed:
+            self._is_ready = False
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _report(self, event: SessionEvent) -> None:
+        if self._on_session is not None:
+            callbacks.run(f"the session callback for {event}", self._on_session, event)
