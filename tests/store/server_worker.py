@@ -7,9 +7,11 @@ import atexit
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import StoreServer
 from memfabric_hybrid.store.client.client import StoreClient
+from memfabric_hybrid.store.etcd.store import EtcdStore
 
 _server: StoreServer | None = None
 _client: StoreClient | None = None
+_etcd: EtcdStore | None = None
 
 
 def serve(url: str) -> None:
@@ -25,6 +27,14 @@ def join(url: str, heartbeat_timeout_s: float) -> int:
     _client = StoreClient(url, heartbeat_timeout_s=heartbeat_timeout_s)
     _client.set("ephemeral", b"here", ephemeral=True, deadline=Deadline(20))
     return _client.claim_rank("g", 4, b"member", deadline=Deadline(20))
+
+
+def join_etcd(url: str, heartbeat_timeout_s: float) -> int:
+    """The same on an etcd, which runs already."""
+    global _etcd
+    _etcd = EtcdStore(url, heartbeat_timeout_s=heartbeat_timeout_s)
+    _etcd.set("ephemeral", b"here", ephemeral=True, deadline=Deadline(20))
+    return _etcd.claim_rank("g", 4, b"member", deadline=Deadline(20))
 
 
 def hold_the_gil(seconds: float) -> None:

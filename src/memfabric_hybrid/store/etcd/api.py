@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct):
 
 
 class Lease(msgspec.Struct):
-    """Of a grant, a look, or (inside `KeptAlive`) a heartbeat: no TTL, or a negative one, means that it is gone."""
+    """Of a grant, of a look at its keys, and inside `KeptAlive`: there no TTL means that it is gone."""
 
     header: Header = msgspec.field(default_factory=Header)
     TTL: int = 0

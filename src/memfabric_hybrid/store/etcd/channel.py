@@ -26,7 +26,7 @@ class Channel:
 
     def __init__(self, scope: Scope, heartbeat_timeout_s: float, heartbeat_factory: HeartbeatFactory) -> None:
         self._scope = scope
-        self._silence_s = max(1.0, heartbeat_timeout_s)  # without an answer: that endpoint is of no use
+        self._silence_s = heartbeat_timeout_s / 2  # without an answer: time enough to save the lease elsewhere
         self._interval_ms = max(1, int(heartbeat_timeout_s * 1000 / BEATS_PER_TIMEOUT))
         self._heartbeat_factory = heartbeat_factory
         self.endpoint = scope.gateway.endpoints.in_order[0]

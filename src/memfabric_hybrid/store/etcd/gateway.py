@@ -19,7 +19,7 @@ from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost,
 from memfabric_hybrid.store.client.dialer import pauses_s
 from memfabric_hybrid.store.etcd import api
 from memfabric_hybrid.store.etcd.complaints import TokenExpired, raised_by
-from memfabric_hybrid.store.etcd.connection import EtcdConnection
+from memfabric_hybrid.store.etcd.connection import Endpoint, EtcdConnection
 from memfabric_hybrid.store.etcd.endpoints import Endpoints
 from memfabric_hybrid.waiting_log import WaitingLog
 
@@ -91,6 +91,12 @@ class Gateway:
             if connection.url != self.endpoints.url:
                 connection.abort()
 
+    def abort_at(self, endpoint: Endpoint) -> None:
+        """That one is of no use now: calls under way there go on elsewhere."""
+        for connection in self._open.copy():
+            if connection.endpoint == endpoint:
+                connection.abort()
+
     def abandon_after_fork(self) -> None:
         for connection in self._open:
             connection.close()
@@ -114,7 +120,7 @@ class Gateway:
             del reason  # which knows this frame: the two would keep each other, and all callers' frames, alive
 
     def _at(
-        self, endpoint: tuple[str, int], path: str, body: bytes, kind: type[_Answer], until: float, repeatable: bool
+        self, endpoint: Endpoint, path: str, body: bytes, kind: type[_Answer], until: float, repeatable: bool
     ) -> _Answer:
         if self.endpoints.closing.is_set():
             raise self.closed()
@@ -147,7 +153,7 @@ class Gateway:
                 "it may or may not have been carried out; read the key before trying again"
             ) from None
 
-    def _take(self, endpoint: tuple[str, int], until: float) -> EtcdConnection:
+    def _take(self, endpoint: Endpoint, until: float) -> EtcdConnection:
         """One that is idle and good, or a new one."""
         while self._idle:
             try:

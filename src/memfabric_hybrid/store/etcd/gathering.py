@@ -35,6 +35,9 @@ class Place:
         self.name = self.prefix + b"%d" % request.rank
         self.revision = 0
 
+    def is_lost_by(self, events: list[api.Event]) -> bool:
+        return any(event.kv.key == self.name and event.value is None for event in events)
+
 
 class Gathering:
     def __init__(self, scope: Scope, feed: Feed) -> None:
@@ -75,6 +78,8 @@ class Gathering:
                     self._arrive(request, place, round, deadline)
                 elif heard.revision > place.revision:
                     _follow(round, place, heard.events)
+                    if place.is_lost_by(heard.events) and not round.is_complete:
+                        self._arrive(request, place, round, deadline)  # it went with our lease, which is new
         except NotStarted:
             raise  # the lease ends with us, and the arrival with the lease
         except BaseException:

@@ -7,13 +7,14 @@ from memfabric_hybrid.store.etcd.complaints import LeaseExists, LeaseGone
 from memfabric_hybrid.store.etcd.scope import Scope
 
 
-def keys_of(scope: Scope, until: float) -> list[bytes] | None:
-    """What hangs on it; None: there is no such lease (any more). ConnectionLost, AnswerLate."""
-    try:
-        found = scope.gateway.ask_once(api.TIME_TO_LIVE, {"ID": scope.lease, "keys": True}, api.Lease, until)
-    except LeaseGone:
-        return None
-    return found.keys if found.TTL > 0 else None
+def keep(scope: Scope, until: float) -> bool:
+    """Its time begins anew; False: there is no such lease (any more). ConnectionLost, AnswerLate."""
+    return scope.gateway.ask_once(api.KEEP_ALIVE, {"ID": scope.lease}, api.KeptAlive, until).result.TTL > 0
+
+
+def keys_of(scope: Scope, until: float) -> list[bytes]:
+    """What hangs on it. ConnectionLost, AnswerLate."""
+    return scope.gateway.ask_once(api.TIME_TO_LIVE, {"ID": scope.lease, "keys": True}, api.Lease, until).keys
 
 
 def grant(scope: Scope, ttl_s: int, until: float) -> None:

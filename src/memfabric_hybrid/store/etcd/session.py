@@ -245,6 +245,7 @@ class Session:
                 self._lost_at = clock.now()
                 if endpoint is not None and len(self._endpoints.url.endpoints) > 1:
                     self._endpoints.failed(endpoint)
+                    self._scope.gateway.abort_at(endpoint)
 
     def _hand_over(self) -> SessionEvent | None:
         """The channel is open, and etcd has all that is ours. None: it never lacked anything, and no event was missed.
@@ -256,46 +257,57 @@ class Session:
             self._scope.rename()
         until = clock.now() + HAND_OVER_S
         life, revision = incarnation.find(self._scope, self._timeout_s, until)
-        still_there = lease.keys_of(self._scope, until)
         is_first = not self._generation
-        continues = life == self._incarnation and revision >= self._revision and not self._has_gap
-        if continues and still_there is not None and not self._is_lost:
-            try:
-                self._open_channel(self._revision + 1, until)
-                return None
-            except Compacted as gone:
-                _log.info("store %s: %s", self._endpoints.url, gone)
-                self._has_gap = True
-                self._let_go()
+        is_kept = not is_first and lease.keep(self._scope, until)
+        self._has_gap |= life != self._incarnation or revision < self._revision
+        self._open_channel(revision, until)
+        if is_kept and not self._has_gap and not self._is_lost:
+            return None
         if not is_first and not self._is_lost:
-            self._tell_lost("the lease was over" if still_there is None else "events were missed")
-        if still_there is None:
+            self._tell_lost("events were missed" if is_kept else "the lease was over")
+        if not is_kept:
             lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
-        self._open_channel(revision + 1, until)
         with self._changed:
             self._generation += 1
             owned = self.records.restore_message(0, {})
         _native._pause_point("store.before_hand_over")
-        refused = restore(self._scope, owned, still_there or [], Deadline(HAND_OVER_S))
+        still_there = lease.keys_of(self._scope, until) if is_kept else []
+        refused = restore(self._scope, owned, still_there, Deadline(HAND_OVER_S))
         with self._changed:
             self.records.forget(refused)
-        self._incarnation, self._revision, self._has_gap = life, revision, False
+        self._incarnation = life
+        if self._has_gap:
+            self._revision = revision
         return SessionConnected(life) if is_first else SessionRestored(life, refused)
 
-    def _open_channel(self, first_revision: int, until: float) -> None:
+    def _open_channel(self, revision: int, until: float) -> None:
+        """The events follow those that were delivered, if etcd can tell them, or else that revision."""
+        if not self._has_gap:
+            try:
+                self._open_channel_after(self._revision, until)
+                return
+            except Compacted as gone:
+                _log.info("store %s: %s", self._endpoints.url, gone)
+                self._has_gap = True
+                self._let_go()
+        self._open_channel_after(revision, until)
+
+    def _open_channel_after(self, revision: int, until: float) -> None:
         channel = Channel(self._scope, self._timeout_s, self._heartbeat_factory)
         with self._changed:
             if self._retired:
                 raise ConnectionLost("the participant is closed")
             self._channel = channel
-        channel.open(first_revision, until)
+        channel.open(revision + 1, until)
 
     def _deliver_until_lost(self, with_snapshots: bool) -> str:
         channel = self._channel
         assert channel is not None
         try:
-            if with_snapshots:
+            if self._has_gap:
+                self._has_gap = False
                 self.feed.gap(self._revision)
+            if with_snapshots:
                 with self._changed:
                     self._new_watches = list(self.watch_callbacks.prefixes())
             while self._is_ready and not self._endpoints.closing.is_set():
