@@ -23,6 +23,7 @@ uvloop.new_event_loop().close()  # the first loop of a process opens a pipe that
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("soak", max_examples=20_000, deadline=None, print_blob=True)
 NEEDS_ROOT = "needs root: "  # begins the reason of a skip that is right for other users
+ALL_STORES = os.environ.get("MF_TEST_STORE")  # what all tests' stores are, if not what each test says
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "ci"
 
 
@@ -49,6 +50,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    parameters = (
+        item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    )
+    if ALL_STORES == "etcd" or "etcd" in [value for value in parameters if isinstance(value, str)]:
+        etcd.shared()  # before the test begins, so that it is not blamed for it
     marker = item.get_closest_marker("needs_root")
     if marker is not None and os.geteuid() != 0:
         pytest.skip(NEEDS_ROOT + marker.args[0])
@@ -93,10 +99,17 @@ def no_leaks() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `also_over_tls` run twice. With MF_TEST_STORE=tls all tests' stores use TLS (`scripts/soak tls`)."""
-    if metafunc.definition.get_closest_marker("also_over_tls") and "store_protection" not in metafunc.fixturenames:
-        metafunc.fixturenames.insert(0, "store_protection")
-        metafunc.parametrize("store_protection", ["plain", "tls"], indirect=True)
+    """Tests marked `also_over_tls` or `also_on_etcd` run once more that way. With MF_TEST_STORE all of them do
+    (`scripts/soak tls`, `scripts/soak etcd`).
+    """
+    ways = [("tcp", "plain")]
+    if metafunc.definition.get_closest_marker("also_over_tls"):
+        ways.append(("tcp", "tls"))
+    if metafunc.definition.get_closest_marker("also_on_etcd"):
+        ways.append(("etcd", "plain"))
+    if len(ways) > 1 and ALL_STORES is None:
+        names = [kind if how == "plain" else how for kind, how in ways]
+        metafunc.parametrize(("store_kind", "store_protection"), ways, indirect=True, ids=names)
 
 
 @pytest.fixture(scope="session")
@@ -106,15 +119,19 @@ def tls_info(tmp_path_factory: pytest.TempPathFactory) -> str:
     return authority.info(authority.issue("member"), with_crl=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def store_protection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How this test's stores and their clients talk, in this process and in the workers that it starts."""
-    if request.param == "tls":
+    """How this test's stores and their clients talk, in this process and in the workers that it starts.
+
+    For all tests, though few ask for another: pytest forgets parameters of what no test has among its fixtures.
+    """
+    how = getattr(request, "param", "plain")
+    if how == "tls":
         monkeypatch.setenv("MF_CONFIG_STORE_TLS_INFO", request.getfixturevalue("tls_info"))
-    return str(request.param)
+    return str(how)
 
 
-@pytest.fixture(scope="session", autouse=os.environ.get("MF_TEST_STORE") == "tls")
+@pytest.fixture(scope="session", autouse=ALL_STORES == "tls")
 def all_over_tls(tls_info: str) -> Iterator[None]:
     os.environ["MF_CONFIG_STORE_TLS_INFO"] = tls_info
     yield
@@ -122,10 +139,9 @@ def all_over_tls(tls_info: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared_etcd() -> Iterator[EtcdCluster]:
+def shared_etcd() -> EtcdCluster:
     """One node for all tests of this process, each of which has an instance of its own."""
-    with etcd.running() as cluster:
-        yield cluster
+    return etcd.shared()
 
 
 @pytest.fixture
@@ -134,9 +150,18 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
     return campaigns.generator(request.node.nodeid)
 
 
+@pytest.fixture(autouse=True)
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """What `store_url` leads to."""
+    return str(getattr(request, "param", ALL_STORES))
+
+
 @pytest.fixture
-def store_url() -> Iterator[str]:
-    """The URL of a store that does not run yet, on a port that stays ours during the test."""
+def store_url(request: pytest.FixtureRequest, store_kind: str) -> Iterator[str]:
+    """The URL of a store that does not run yet, on a port that stays ours during the test; of an etcd, which runs."""
+    if store_kind == "etcd":
+        yield request.getfixturevalue("shared_etcd").url()
+        return
     with ports.reserved_port() as port:
         yield f"tcp://127.0.0.1:{port}"
 

@@ -32,6 +32,7 @@ def test_all_ranks_see_the_same_numbers(store_url: str, workers: Any) -> None:
             assert cluster.call(1, "call", "gva_to_va", bases[0] + step)[0] == bases[0] + step
 
 
+@pytest.mark.also_on_etcd
 @pytest.mark.also_over_tls
 def test_join_means_everybody_can_reach_us_and_we_them(store_url: str, workers: Any) -> None:
     with workers(3) as cluster:
@@ -41,6 +42,7 @@ def test_join_means_everybody_can_reach_us_and_we_them(store_url: str, workers: 
             assert cluster.call_all("view", indices=present) == [present] * len(present), "at once, without waiting"
 
 
+@pytest.mark.also_on_etcd
 @pytest.mark.also_over_tls
 def test_leave_is_seen_at_once_and_joining_again_works(store_url: str, workers: Any) -> None:
     with workers(3) as cluster:

@@ -24,6 +24,7 @@ def test_several_objects_at_once(store_url: str) -> None:
             assert cluster.call_all("tour", number, timeout_s=60) == [[]] * 3
 
 
+@pytest.mark.also_on_etcd
 @pytest.mark.also_over_tls
 def test_object_of_some_ranks_of_the_world(store_url: str) -> None:
     with Cluster(3, "support.heap_tour") as cluster:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import http.client
 import itertools
 import os
@@ -139,6 +141,14 @@ def running(count: int = 1, options: Sequence[str] = ()) -> Iterator[EtcdCluster
         undo.callback(cluster.stop)
         cluster.start()
         yield cluster
+
+
+@functools.cache
+def shared() -> EtcdCluster:
+    """One node for all tests of this process; it ends with it."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(running())
 
 
 def _program() -> str:

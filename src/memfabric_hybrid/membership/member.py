@@ -18,8 +18,9 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.interruption import Interruption
-from memfabric_hybrid.membership import rank_socket
+from memfabric_hybrid.membership import left_ranks, rank_socket
 from memfabric_hybrid.membership.identity import host_identity
+from memfabric_hybrid.membership.member_fact import MemberFact
 from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect, new_session
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.store.server.listeners import AddressTaken
@@ -28,14 +29,6 @@ log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
 SECRET_BYTES = 16
 LOOKS_AT_HOLDER, LOOK_S = 5, 0.05  # whether the socket that has the store's address serves anybody
-
-
-class MemberFact(msgspec.Struct, frozen=True, array_like=True):
-    """What a member publishes under its rank; for people and tools, not for routing."""
-
-    pid: int
-    host: str
-    instance: int
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -164,7 +157,8 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
     """A rank that both this host's rank sockets and the store call free.
 
     In this order: a rank that is asked for without its rank socket could be that of a living member which a restarted
-    store does not know yet, and would be refused to its owner until it is given back.
+    store does not know yet, and would be refused to its owner until it is given back. A rank that is wanted, or the
+    last hope, is waited for if only the store does not know yet that its process is dead.
     """
     group = RANKS_KEY.format(kind=entry.kind)
     fact = msgspec.msgpack.encode(MemberFact(os.getpid(), host_identity(), instance))
@@ -175,9 +169,12 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
             return store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline), listener
         except BaseException as refusal:
             listener.close()
-            if not isinstance(refusal, Duplicated) or entry.wanted_rank is not None:
+            is_taken = isinstance(refusal, Duplicated)
+            if not is_taken or (entry.wanted_rank is not None and not _await_end(store, group, rank, deadline)):
                 raise
         taken = _ranks_in(store, group, deadline)
+        if len(taken) == entry.capacity and entry.wanted_rank is None:
+            taken -= _ended(entry, store, cluster, group, deadline)
     try:  # no rank socket, no rank: all are excluded, and the store refuses, perhaps for a better reason than that
         store.claim_rank(group, entry.capacity, fact, excluded=range(entry.capacity), deadline=deadline)
     except NoResources as full:
@@ -201,6 +198,23 @@ def _bind_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, sock
             if listener is not None:
                 return rank, listener
     return None
+
+
+def _await_end(store: Store, group: str, rank: int, deadline: Deadline) -> bool:
+    """The process that has the rank is dead, as its rank socket showed, and now the store knows it."""
+    key = f"{group}/{rank}"
+    return left_ranks.is_left(store, key, deadline) and left_ranks.wait_for_end(store, key, deadline)
+
+
+def _ended(entry: Entry, store: Store, cluster: str, group: str, deadline: Deadline) -> set[int]:
+    """All ranks are taken: the lowest one whose process is dead, once the store knows that."""
+    for rank in range(entry.capacity):
+        listener = rank_socket.try_to_bind(rank_socket.socket_name(cluster, rank))
+        if listener is not None:
+            listener.close()
+            if _await_end(store, group, rank, deadline):
+                return {rank}
+    return set()
 
 
 def _ranks_in(store: Store, group: str, deadline: Deadline) -> set[int]:

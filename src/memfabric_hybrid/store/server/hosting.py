@@ -27,8 +27,12 @@ _lock = threading.Lock()
 def host(url: StoreUrl, owner: str, *, first: bytes | None = None) -> None:
     """Starts the server, or shares the one that runs here. ResourceInUse when another process has the address.
 
-    One that is started for the session `first` serves nobody else until `admit_all`.
+    One that is started for the session `first` serves nobody else until `admit_all`. An etcd is run by its own
+    programs: nothing happens, and programs that start whatever store they are given go on.
     """
+    if url.scheme == "etcd":
+        _log.info("store %s is an etcd: it runs by itself, and nothing is started here", url)
+        return
     forks.notice()
     with _lock:
         if url in _servers and _servers[url].failure is not None:
@@ -98,7 +102,7 @@ def is_local(url: StoreUrl) -> bool:
     Never of an etcd: that is run by its own programs.
     """
     if url.scheme == "etcd":
-        _log.info("store %s is an etcd: it runs by itself, and start_store means nothing here", url)
+        _log.info("store %s is an etcd: it runs by itself, and start_store means nothing", url)
         return False
     host_name, _ = url.endpoints[0]
     try:
