@@ -72,10 +72,16 @@ STORE_TLS_INFO = Setting(
     "with tlsPk, and tlsPkPwd as the file that holds the passphrase.",
 )
 ETCD_USER = Setting(
-    ("MF_ETCD_USER",), "", "name", "The user that an etcd:// store is asked as, if its authentication is on."
+    ("MF_ETCD_USER",),
+    "",
+    "name",
+    ("any text",),
+    "The user that an etcd:// store is asked as, if its authentication is on.",
 )
-ETCD_PASSWORD = Setting(("MF_ETCD_PASSWORD",), "", "secret", "That user's password.")
-ETCD_PASSWORD_FILE = Setting(("MF_ETCD_PASSWORD_FILE",), "", "path", "A file that holds the password, instead.")
+ETCD_PASSWORD = Setting(("MF_ETCD_PASSWORD",), "", "secret", ("any text",), "That user's password.")
+ETCD_PASSWORD_FILE = Setting(
+    ("MF_ETCD_PASSWORD_FILE",), "", "path", ("a file",), "A file that holds the password, instead."
+)
 COPY_THREADS = Setting(
     ("MF_COPY_THREADS",),
     "0",

@@ -83,8 +83,8 @@ def extent(name: str, buffer: object, *, written_by: str = "") -> tuple[int, int
     """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
 
     InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) though somebody
-    will write into it: Python relies on such memory not changing. TypeError for what is no memory at all, or holds Python
-    objects: their addresses mean nothing elsewhere.
+    will write into it: Python relies on such memory not changing. TypeError for what is no memory at all, or holds
+    Python objects: their addresses mean nothing elsewhere.
     """
     if hasattr(buffer, "data_ptr"):
         return _tensor_extent(name, buffer)

@@ -67,7 +67,8 @@ def bm_init(
     )
     config.set_nic(nic)
     tls.refuse_for_data(data_tls)
-    return tls.use_for_store(store_tls) or bm.initialize(url, world_size, device_id, config)
+    tls.use_for_store(store_tls)
+    return bm.initialize(url, world_size, device_id, config)
 
 
 @c_call

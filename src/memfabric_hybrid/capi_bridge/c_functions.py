@@ -53,12 +53,3 @@ def decrypting(address: int) -> Callable[[str], str]:
         return plain.raw[: length.value].decode()
 
     return decrypt
-
-
-def decrypting_of_library(path: str) -> Callable[[str], str]:
-    """`DecryptPassword` of that library."""
-    try:
-        function = ctypes.CDLL(path).DecryptPassword
-    except (OSError, AttributeError) as missing:
-        raise FabricError(f"decrypterLibPath {path!r}: there is no DecryptPassword: {missing}") from missing
-    return decrypting(ctypes.cast(function, ctypes.c_void_p).value or 0)
