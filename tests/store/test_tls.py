@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -79,35 +79,55 @@ def test_both_show_certificates_and_talk(store_url: str, authority: Authority, t
         assert server.state.tables.sessions._sessions
 
 
-def test_what_goes_over_the_wire_cannot_be_read(store_url: str, authority: Authority) -> None:
-    """A relay in the middle sees neither keys nor values, and one byte that it changes ends the connection."""
-    protection = with_tls(identity(authority, authority.issue("store")))
-    host, port = "127.0.0.1", int(store_url.rpartition(":")[2])
-    passed = bytearray()
-    with serving(store_url, protection), socket.create_server((host, 0)) as relay, ThreadPoolExecutor(8) as pool:
+class Relay:
+    """Between clients and the store at `port`; `passed` has what went by. As many connections as anybody wants."""
 
-        def pump(source: socket.socket, target: socket.socket) -> None:
+    def __init__(self, port: int) -> None:
+        self.passed = bytearray()
+        self._port = port
+        self._ends: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts, and so do the others whoever reads
+        self._threads[0].join()
+        for end in self._ends:
+            with suppress(OSError):  # its other end has gone
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
+            thread.join()
+        for end in (*self._ends, self._listener):
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._ends += (near, far)
+                for source, target in ((near, far), (far, near)):
+                    self._threads.append(threading.Thread(target=self._pump, args=(source, target)))
+                    self._threads[-1].start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):  # one of the two has gone
             while data := source.recv(65536):
-                passed.extend(data)
+                self.passed.extend(data)
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
 
-        def carry() -> None:
-            for _ in range(2):  # the request connection, then the event channel
-                near, _ = relay.accept()
-                far = socket.create_connection((host, port))
-                opened.extend((near, far))
-                pool.submit(pump, near, far)
-                pool.submit(pump, far, near)
 
-        opened: list[socket.socket] = []
-        pool.submit(carry)
-        with StoreClient(f"tcp://{host}:{relay.getsockname()[1]}", protection=protection) as client:
-            client.get("a secret key", deadline=soon())
+def test_what_goes_over_the_wire_cannot_be_read(store_url: str, authority: Authority) -> None:
+    """Who stands in the middle sees neither keys nor values."""
+    protection = with_tls(identity(authority, authority.issue("store")))
+    with serving(store_url, protection), closing(Relay(int(store_url.rpartition(":")[2]))) as relay:
+        with StoreClient(relay.url, protection=protection) as client:
             client.set("a secret key", b"a secret value", ephemeral=True, deadline=soon())
             assert client.get("a secret key", deadline=soon()) == b"a secret value"
-        for end in opened:
-            end.close()
+        passed = bytes(relay.passed)
     assert len(passed) > 1000
     assert b"secret" not in passed
 
