@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import socket
+import sys
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -37,5 +38,6 @@ def run(member: Callable[..., None], ranks: int, *arguments: Any, deadline_s: fl
             if process.exitcode != 0:
                 together.abort()  # whoever waits for it need not wait for the deadline
         if not ended:
+            print(f"{len(running)} of {ranks} processes did not end within {deadline_s:g} s", file=sys.stderr)
             break
     return int(any(process.exitcode != 0 for process in members))
