@@ -36,6 +36,7 @@ class EtcdConnection:
         self.fd = connected.fileno()
         self._socket = connected
         self._reader = AnswerReader()
+        self._has_answered = False
         connected.setblocking(True)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(SEND_SLICE_S * 1e6)))
 
@@ -103,7 +104,11 @@ class EtcdConnection:
             signal_handlers.pass_on(error)
             raise ConnectionLost(str(error)) from None
         if not received:
-            raise ConnectionLost("etcd closed the connection")
+            hint = (
+                "" if self._has_answered or self.tls else " before any answer; does it want TLS (set_conf_store_tls)?"
+            )
+            raise ConnectionLost(f"etcd closed the connection{hint}")
+        self._has_answered = True
         try:
             return self._reader.feed(received)
         except NotHttp as error:

@@ -156,7 +156,12 @@ class Endpoints:
         from memfabric_hybrid.store.client.tls_handshake import shake_hands  # here: it loads OpenSSL
 
         host, port = endpoint
-        return shake_hands(connected, identity.contexts().client, f"{host}:{port}", url, Patience(until))
+        try:
+            return shake_hands(connected, identity.contexts().client, f"{host}:{port}", url, Patience(until))
+        except NotAdmitted:
+            raise
+        except (ConnectionLost, OSError) as error:
+            raise ConnectionLost(f"{error} during the TLS handshake; does this etcd have certificates?") from None
 
     def _authenticate(self, connection: EtcdConnection, user: Credentials, until: float) -> str:
         body = api.encode({"name": user.user, "password": user.password})
