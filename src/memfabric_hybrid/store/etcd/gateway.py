@@ -23,7 +23,9 @@ from memfabric_hybrid.store.etcd.connection import Endpoint, EtcdConnection
 from memfabric_hybrid.store.etcd.endpoints import Endpoints
 from memfabric_hybrid.waiting_log import WaitingLog
 
-ANSWER_S = 3.0  # for one request to one endpoint: another one may be quicker
+# For one request to one endpoint. What may be repeated does not wait long: a node that has just lost its leader may
+# never answer, and the next request to any of them finds the new one.
+ANSWER_S, UNREPEATED_ANSWER_S = 1.0, 5.0
 MAX_IDLE = 8
 
 _log = logs.get(__name__)
@@ -108,7 +110,8 @@ class Gateway:
         reason: Exception = AnswerLate("no answer")
         for endpoint in self.endpoints.in_order:
             try:
-                return self._at(endpoint, path, body, kind, min(until, clock.now() + ANSWER_S), repeatable)
+                answer_s = ANSWER_S if repeatable else UNREPEATED_ANSWER_S
+                return self._at(endpoint, path, body, kind, min(until, clock.now() + answer_s), repeatable)
             except (ConnectionLost, AnswerLate) as lost:
                 reason = lost
             self.endpoints.failed(endpoint)
