@@ -39,6 +39,11 @@ def _key_pem(key: ec.EllipticCurvePrivateKey, passphrase: str) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
+def private_key() -> str:
+    """As the content of a file; nobody's."""
+    return _key_pem(_key("nobody"), "").decode()
+
+
 @functools.cache
 def _key(name: str) -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())

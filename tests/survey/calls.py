@@ -9,6 +9,7 @@ import numpy as np
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm, offload, shm
+from support.certificates import private_key
 from survey.scene import MIB, Scene
 
 AUTO, HOST = bm.BmCopyType.AUTO, bm.BmMemType.HOST
@@ -62,6 +63,15 @@ def _top_level(scene: Scene) -> list[Call]:
         Call("set_log_level", mf.set_log_level, {"level": (2, "int")}),
         Call("set_extern_logger", mf.set_extern_logger, {"fn": (None, "function or None")}),
         Call("set_conf_store_tls", mf.set_conf_store_tls, {"enable": (False, "anything"), "tls_info": ("", "text")}),
+        Call(
+            "set_conf_store_tls_key",
+            mf.set_conf_store_tls_key,
+            {
+                "tls_pk": (private_key(), "text"),
+                "tls_pk_pw": ("", "text"),
+                "py_decrypt_func": (None, "function or None"),
+            },
+        ),
         Call("create_config_store", mf.create_config_store, {"store_url": (scene.store_url, "text or None")}),
     ]
 
@@ -274,6 +284,6 @@ WITHOUT_ARGUMENTS = {
     "Stream.close", "TransferEngine.abandon_after_fork",
     # They end what the survey needs, or cannot fail: their arguments are those of others.
     "offload.uninitialize", "offload.group_pack_copy", "offload.kv_exchange_copy", "offload.entry_gather",
-    "offload.register_entry_table", "check", "set_conf_store_tls_key", "bm.uninitialize", "shm.uninitialize",
+    "offload.register_entry_table", "check", "bm.uninitialize", "shm.uninitialize",
     "ShareMemory.global_exit",
 }  # fmt: skip
