@@ -1,7 +1,8 @@
 """Requests to etcd: one at a time on each connection, at the first endpoint that serves, until the deadline.
 
 What was sent and not answered is sent again only where doing it twice is the same as doing it once; otherwise the
-caller learns that the outcome is unknown. The calling thread does all of it.
+caller learns that the outcome is unknown; for transactions `scope.py` decides what follows. The calling thread does all
+of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NotConnected, NotStarted
+from memfabric_hybrid.errors import NotStarted
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.dialer import pauses_s
 from memfabric_hybrid.store.etcd import api
@@ -32,6 +33,10 @@ _log = logs.get(__name__)
 _Answer = TypeVar("_Answer")
 
 
+class OutcomeUnknown(Exception):
+    """The endpoint was lost after the request was sent: it may or may not be carried out, now or later."""
+
+
 class Gateway:
     def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
@@ -39,15 +44,22 @@ class Gateway:
         self._open: set[EtcdConnection] = set()  # idle ones and those in use
 
     def ask(
-        self, path: str, body: api.Body, kind: type[_Answer], deadline: Deadline, *, repeatable: bool = True
+        self,
+        path: str,
+        body: api.Body,
+        kind: type[_Answer],
+        deadline: Deadline,
+        *,
+        repeatable: bool = True,
+        answer_s: float = ANSWER_S,
     ) -> _Answer:
-        """TimedOut, NotStarted; NotConnected also if the outcome is unknown; what `complaints` makes of a refusal."""
+        """TimedOut, NotStarted, what `complaints` makes of a refusal; OutcomeUnknown only of what is not repeatable."""
         encoded, attempts, reason = api.encode(body), 0, ""
         waiting = WaitingLog(_log, deadline.timeout_s)
         for pause_s in pauses_s():
             try:
                 attempts += 1
-                return self._pass(path, encoded, kind, deadline.at, repeatable)
+                return self._pass(path, encoded, kind, deadline.at, repeatable, answer_s)
             except (ConnectionLost, AnswerLate) as lost:
                 reason = str(lost) or reason
             waiting.tell(f"store {self.endpoints.url} is not there: {reason}")
@@ -59,19 +71,7 @@ class Gateway:
 
     def ask_once(self, path: str, body: api.Body, kind: type[_Answer], until: float) -> _Answer:
         """Every endpoint once: ConnectionLost or AnswerLate when none of them serves. For what may be done twice."""
-        return self._pass(path, api.encode(body), kind, until, True)
-
-    def transact(
-        self,
-        compare: list[api.Body],
-        success: list[api.Body],
-        failure: list[api.Body],
-        deadline: Deadline,
-        *,
-        repeatable: bool = True,
-    ) -> api.Outcome:
-        body = api.transaction(compare, success, failure)
-        return self.ask(api.TXN, body, api.Outcome, deadline, repeatable=repeatable)
+        return self._pass(path, api.encode(body), kind, until, True, ANSWER_S)
 
     def closed(self) -> NotStarted:
         return NotStarted(f"the client of store {self.endpoints.url} is closed")
@@ -105,12 +105,13 @@ class Gateway:
         self._idle.clear()
         self._open.clear()
 
-    def _pass(self, path: str, body: bytes, kind: type[_Answer], until: float, repeatable: bool) -> _Answer:
+    def _pass(
+        self, path: str, body: bytes, kind: type[_Answer], until: float, repeatable: bool, answer_s: float
+    ) -> _Answer:
         """At every endpoint in turn, until one serves."""
         reason: Exception = AnswerLate("no answer")
         for endpoint in self.endpoints.in_order:
             try:
-                answer_s = ANSWER_S if repeatable else UNREPEATED_ANSWER_S
                 return self._at(endpoint, path, body, kind, min(until, clock.now() + answer_s), repeatable)
             except (ConnectionLost, AnswerLate) as lost:
                 reason = lost
@@ -151,10 +152,7 @@ class Gateway:
         if self.endpoints.closing.is_set() and isinstance(error, (ConnectionLost, AnswerLate)):
             raise self.closed() from None
         if is_unknown and not repeatable:
-            raise NotConnected(
-                f"store {self.endpoints.url} was lost ({error}) after a request was sent that must not be repeated: "
-                "it may or may not have been carried out; read the key before trying again"
-            ) from None
+            raise OutcomeUnknown(str(error)) from None
 
     def _take(self, endpoint: Endpoint, until: float) -> EtcdConnection:
         """One that is idle and good, or a new one."""

@@ -99,7 +99,7 @@ class Gathering:
         tidy = [] if mark == place.name else [api.delete(api.of_key(mark))]
         compare = api.is_absent(place.name)
         while True:
-            outcome = scope.gateway.transact([compare], [new, look, claims, *tidy], [look, claims], deadline)
+            outcome = scope.transact([compare], [new, look, claims, *tidy], [look, claims], deadline)
             arrivals = outcome.found(1 if outcome.succeeded else 0)
             if not outcome.succeeded:
                 own = next((kv for kv in arrivals if kv.key == place.name), None)
@@ -144,7 +144,7 @@ class Gathering:
         unchanged = api.has_nothing_newer(place.prefix, place.revision)
         gone = api.delete(api.of_prefix(place.prefix))
         with suppress(FabricError):  # it is complete all the same, and what is left goes with the leases
-            self._scope.gateway.transact([unchanged], [gone], [], Deadline(max(WITHDRAW_S, deadline.remaining_s())))
+            self._scope.transact([unchanged], [gone], [], Deadline(max(WITHDRAW_S, deadline.remaining_s())))
 
     def _withdraw(self, request: m.Gather, place: Place, round: Round, news: Subscription) -> None:
         """Our arrival is taken back; until that is seen in the events, others may have completed the round with us."""
@@ -157,7 +157,7 @@ class Gathering:
             change = api.delete(api.of_key(place.name))
         ours = [api.is_leased(place.name, self._scope.lease)]
         try:
-            self._scope.gateway.transact(ours, [change], [], patience)
+            self._scope.transact(ours, [change], [], patience)
         except FabricError:  # etcd is away: nobody can arrive there either
             return
         while not round.is_complete:
@@ -172,7 +172,7 @@ class Gathering:
     def _take_back_quietly(self, place: Place) -> None:
         ours = [api.is_leased(place.name, self._scope.lease)]
         with suppress(FabricError):  # another failure is on its way to the caller
-            self._scope.gateway.transact(ours, [api.delete(api.of_key(place.name))], [], Deadline(MOMENT_S))
+            self._scope.transact(ours, [api.delete(api.of_key(place.name))], [], Deadline(MOMENT_S))
 
 
 def _follow(round: Round, place: Place, events: list[api.Event]) -> None:

@@ -47,7 +47,7 @@ class KeyRequests:
         new = api.put(name, request.value, lease if request.ephemeral or is_claim else NOBODY)
         while True:
             compare = [api.is_leased(name, owner)]
-            outcome = self._scope.gateway.transact(compare, [new], [api.read(api.of_key(name))], deadline)
+            outcome = self._scope.transact(compare, [new], [api.read(api.of_key(name))], deadline)
             if outcome.succeeded:
                 return m.Done(outcome.header.revision)
             owner = self._owner(request.key, outcome.found(0))
@@ -62,7 +62,7 @@ class KeyRequests:
             gone.append(api.delete(api.of_key(names.rank(claim.group, claim.rank))))
         while True:
             compare = [api.is_leased(name, owner)]
-            outcome = self._scope.gateway.transact(compare, gone, [api.read(api.of_key(name))], deadline)
+            outcome = self._scope.transact(compare, gone, [api.read(api.of_key(name))], deadline)
             if outcome.succeeded:
                 return bool(outcome.deleted(0))
             owner = self._owner(key, outcome.found(0))
@@ -81,7 +81,7 @@ class KeyRequests:
         look = [api.read(api.of_key(name)), api.read(api.of_key(names.incarnation))]
         while True:
             compare = [expected, api.is_leased(name, owner), *life]
-            outcome = self._scope.gateway.transact(compare, [new], look, deadline, repeatable=False)
+            outcome = self._scope.transact(compare, [new], look, deadline, repeatable=False)
             if outcome.succeeded:
                 return m.Swapped(True, request.value)
             _check_life(outcome.found(1), incarnation, str(self._scope.gateway.endpoints.url))
@@ -123,7 +123,7 @@ class KeyRequests:
         name = self._scope.names.key(key)
         compare = [api.is_unchanged(name, 0 if seen is None else seen.mod_revision)]
         new, look = [api.put(name, value)], [api.read(api.of_key(name))]
-        outcome = self._scope.gateway.transact(compare, new, look, deadline, repeatable=False)
+        outcome = self._scope.transact(compare, new, look, deadline, repeatable=False)
         if outcome.succeeded:
             return True, None
         self._scope.check_time(deadline, f"changing key {shown(key)}")

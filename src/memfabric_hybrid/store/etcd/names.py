@@ -6,6 +6,7 @@
     /memfabric/INSTANCE/ranks/GROUP/RANK         who claimed it (leased), beside its key
     /memfabric/INSTANCE/ranges/NAME/LEASE        one for every holder (leased)
     /memfabric/INSTANCE/rounds/GROUP/ROUND/RANK  one for everybody who waits in a rendezvous (leased)
+    /memfabric/INSTANCE/fences/LEASE             there after an endpoint was lost with a transaction in its hands
 
 Groups and range names have their slashes escaped, so that no name is part of another.
 """
@@ -31,6 +32,9 @@ class Names:
 
     def key_of(self, name: bytes) -> str:
         return name[len(self.keys) :].decode()
+
+    def fence(self, lease: int) -> bytes:
+        return self.root + b"fences/%016x" % lease
 
     def ranks(self, group: str) -> bytes:
         return self.root + b"ranks/" + _escaped(group) + b"/"

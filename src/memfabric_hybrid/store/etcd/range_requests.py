@@ -28,7 +28,7 @@ class RangeRequests:
 
     def hold(self, request: m.HoldRange, deadline: Deadline) -> int:
         look = self._look()
-        outcome = self._scope.gateway.transact([], [look], [], deadline)
+        outcome = self._scope.transact([], [look], [], deadline)
         while True:
             held = outcome.found(0)
             table = table_of(self._scope, held)
@@ -41,7 +41,7 @@ class RangeRequests:
 
     def restore(self, held_before: m.RestoredRange, deadline: Deadline) -> None:
         """What we held before: overlaps with other names are accepted, they exist in the processes already."""
-        outcome = self._scope.gateway.transact([], [self._look()], [], deadline)
+        outcome = self._scope.transact([], [self._look()], [], deadline)
         while True:
             held = outcome.found(0)
             name, base, size_bytes = held_before.name, held_before.base, held_before.size_bytes
@@ -53,7 +53,7 @@ class RangeRequests:
 
     def release(self, name: str, deadline: Deadline) -> m.Done:
         gone = api.delete(api.of_key(self._scope.names.holder(name, self._scope.lease)))
-        outcome = self._scope.gateway.transact([], [gone], [], deadline)
+        outcome = self._scope.transact([], [gone], [], deadline)
         if not outcome.deleted(0):
             raise NotExist(f"range {shown(name)} is not held by this member")
         return m.Done(outcome.header.revision)
@@ -69,7 +69,7 @@ class RangeRequests:
         holder = next((kv for kv in held if kv.key.startswith(names.holders(name))), None)
         unchanged = api.has_nothing_newer(names.ranges, revision) if holder is None else api.is_still(holder)
         new = api.put(names.holder(name, lease), msgspec.msgpack.encode(record), lease)
-        return self._scope.gateway.transact([unchanged], [new], [self._look()], deadline)
+        return self._scope.transact([unchanged], [new], [self._look()], deadline)
 
 
 def table_of(scope: Scope, held: list[api.KeyValue]) -> RangeTable:

@@ -39,7 +39,7 @@ class RankRequests:
         scope, lease = self._scope, self._scope.lease
         ours = Claim(_session_of(lease), request.claim)
         look = api.read(api.of_prefix(scope.names.ranks(request.group)))
-        outcome = scope.gateway.transact([], [look], [], deadline)
+        outcome = scope.transact([], [look], [], deadline)
         while True:
             claims = outcome.found(0)
             rank = table_of(request.group, claims).find(request.group, request.capacity, ours, wanted, excluded)
@@ -50,7 +50,7 @@ class RankRequests:
                 compare = [api.is_leased(name, lease)]
             else:
                 compare = [api.is_absent(name), api.is_absent(key), self._same_group(request.group, claims, outcome)]
-            outcome = scope.gateway.transact(compare, new, [look, api.read(api.of_key(key))], deadline)
+            outcome = scope.transact(compare, new, [look, api.read(api.of_key(key))], deadline)
             if outcome.succeeded:
                 return rank
             _check_no_plain_key(request.group, rank, name, outcome)
@@ -60,7 +60,7 @@ class RankRequests:
         scope = self._scope
         name, key = scope.names.rank(group, rank), scope.names.key(rank_key(group, rank))
         gone = [api.delete(api.of_key(name)), api.delete(api.of_key(key))]
-        outcome = scope.gateway.transact([api.is_leased(name, scope.lease)], gone, [], deadline)
+        outcome = scope.transact([api.is_leased(name, scope.lease)], gone, [], deadline)
         if not outcome.succeeded:
             raise NotExist(f"rank {rank} of group {shown(group)} is not held by this member")
         return m.Done(outcome.header.revision)

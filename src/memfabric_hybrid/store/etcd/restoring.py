@@ -50,13 +50,13 @@ def _drop_unlisted(scope: Scope, owned: m.Restore, still_there: list[bytes], dea
     for name in still_there:
         if name not in listed and not name.startswith(names.rounds):  # calls that wait look after their arrivals
             gone = [api.delete(api.of_key(name))]
-            scope.gateway.transact([api.is_leased(name, scope.lease)], gone, [], deadline)
+            scope.transact([api.is_leased(name, scope.lease)], gone, [], deadline)
 
 
 def _restore_key(scope: Scope, key: str, value: bytes, deadline: Deadline) -> None:
     name = scope.names.key(key)
     new = [api.put(name, value, scope.lease)]
     for free in (api.is_absent(name), api.is_leased(name, scope.lease)):
-        if scope.gateway.transact([free], new, [], deadline).succeeded:
+        if scope.transact([free], new, [], deadline).succeeded:
             return
     raise Duplicated(f"key {shown(key)} was written by another member meanwhile")

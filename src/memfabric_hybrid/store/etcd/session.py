@@ -71,6 +71,7 @@ class Session:
         self._generation = 0
         self._is_ready = False
         self._retired = False
+        self._has_connected = False
         self._incarnation = ""
         self._revision = 0  # the last one whose events were delivered
         self._has_gap = False  # etcd cannot tell the events that follow
@@ -257,16 +258,16 @@ class Session:
             self._scope.rename()
         until = clock.now() + HAND_OVER_S
         life, revision = incarnation.find(self._scope, self._timeout_s, until)
-        is_first = not self._generation
+        is_first = not self._has_connected
         is_kept = not is_first and lease.keep(self._scope, until)
+        if not is_kept:
+            lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
         self._has_gap |= life != self._incarnation or revision < self._revision
         self._open_channel(revision, until)
         if is_kept and not self._has_gap and not self._is_lost:
             return None
         if not is_first and not self._is_lost:
             self._tell_lost("events were missed" if is_kept else "the lease was over")
-        if not is_kept:
-            lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
         with self._changed:
             self._generation += 1
             owned = self.records.restore_message(0, {})
@@ -278,6 +279,7 @@ class Session:
         self._incarnation = life
         if self._has_gap:
             self._revision = revision
+        self._has_connected = True
         return SessionConnected(life) if is_first else SessionRestored(life, refused)
 
     def _open_channel(self, revision: int, until: float) -> None:
@@ -351,7 +353,7 @@ class Session:
             self._revision = revision
 
     def _failed(self, error: Exception, reason: str) -> None:
-        if self._generation and not self._is_lost:
+        if self._has_connected and not self._is_lost:
             self._tell_lost(f"{reason or 'lost'}; {error}")
         if self._lost_at is not None and clock.now() - self._lost_at > QUIET_LOSS_S:
             self._lost_at = None
@@ -363,7 +365,7 @@ class Session:
             )
         with self._changed:
             self._last_error = str(error)
-            if not self._generation and isinstance(error, (Misuse, NotConnected)):
+            if not self._has_connected and isinstance(error, (Misuse, NotConnected)):
                 self._refusal = failure_of(error.code, str(error))
                 self._changed.notify_all()
 
