@@ -132,6 +132,11 @@ def of_prefix(prefix: bytes) -> Body:
     return {"key": prefix, "range_end": end_of(prefix)}
 
 
+def of_prefix_then(prefix: bytes, revision: int) -> Body:
+    """As it was at that revision; Compacted when nobody knows any more."""
+    return {**of_prefix(prefix), "revision": revision}
+
+
 def read(what: Body) -> Body:
     return {"request_range": what}
 

@@ -25,6 +25,7 @@ class Subscription:
 
     def __init__(self, prefixes: tuple[bytes, ...], check_serving: Callable[[], None]) -> None:
         self.prefixes = prefixes
+        self.since = 0  # every event after this revision comes to the inbox
         self.inbox: queue.SimpleQueue[News | None] = queue.SimpleQueue()  # None: look why nothing comes any more
         self._check_serving = check_serving
 
@@ -47,12 +48,14 @@ class Feed:
         self._check_serving = check_serving
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
+        self._revision = 0  # the last one that was published
 
     @contextmanager
     def subscribed(self, *prefixes: bytes) -> Iterator[Subscription]:
         subscription = Subscription(prefixes, self._check_serving)
         with self._lock:
             self._subscriptions.append(subscription)
+            subscription.since = self._revision
         try:
             yield subscription
         finally:
@@ -60,13 +63,13 @@ class Feed:
                 self._subscriptions.remove(subscription)
 
     def publish(self, revision: int, events: list[Event]) -> None:
-        for subscription in self._all():
+        for subscription in self._all(revision):
             concerned = [event for event in events if event.kv.key.startswith(subscription.prefixes)]
             if concerned:
                 subscription.inbox.put(News(revision, concerned))
 
     def gap(self, revision: int) -> None:
-        for subscription in self._all():
+        for subscription in self._all(revision):
             subscription.inbox.put(News(revision, [], is_gap=True))
 
     def wake(self) -> None:
@@ -79,6 +82,8 @@ class Feed:
         self._lock = threading.Lock()
         self._subscriptions = []
 
-    def _all(self) -> list[Subscription]:
+    def _all(self, revision: int | None = None) -> list[Subscription]:
         with self._lock:
+            if revision is not None:
+                self._revision = revision
             return list(self._subscriptions)

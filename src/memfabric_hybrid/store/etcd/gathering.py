@@ -15,6 +15,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, NotStarted
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.complaints import Compacted
 from memfabric_hybrid.store.etcd.feed import Feed, Subscription
 from memfabric_hybrid.store.etcd.names import rank_of
 from memfabric_hybrid.store.etcd.round import Arrival, Round, decode
@@ -33,7 +34,8 @@ class Place:
         self.prefix = scope.names.round(request.group, request.round)
         self.claims = scope.names.ranks(request.group)
         self.name = self.prefix + b"%d" % request.rank
-        self.revision = 0
+        self.revision = 0  # what the round was started with; later events count
+        self.was_repeated = False  # we may have arrived twice, the first time in a round that is over
 
     def is_lost_by(self, events: list[api.Event]) -> bool:
         return any(event.kv.key == self.name and event.value is None for event in events)
@@ -58,11 +60,12 @@ class Gathering:
     def _wait(
         self, request: m.Gather, place: Place, round: Round, news: Subscription, deadline: Deadline
     ) -> list[bytes]:
-        self._arrive(request, place, round, deadline)
-        if round.is_complete:
-            self._clean_up(place, deadline)
-        else:
+        written_at = self._arrive(request, place, round, deadline, news.since)
+        is_last = round.is_complete
+        if not is_last:
             self._await_others(request, place, round, news, deadline)
+        if is_last or place.was_repeated:
+            self._clean_up(place, written_at, deadline)
         return round.parts
 
     def _await_others(
@@ -75,11 +78,12 @@ class Gathering:
                 if heard is None:
                     break
                 if heard.is_gap:
-                    self._arrive(request, place, round, deadline)
+                    self._arrive(request, place, round, deadline, None)
                 elif heard.revision > place.revision:
                     _follow(round, place, heard.events)
                     if place.is_lost_by(heard.events) and not round.is_complete:
-                        self._arrive(request, place, round, deadline)  # it went with our lease, which is new
+                        # It went with our lease, which is new.
+                        self._arrive(request, place, round, deadline, heard.revision)
         except NotStarted:
             raise  # the lease ends with us, and the arrival with the lease
         except BaseException:
@@ -90,14 +94,19 @@ class Gathering:
         if not round.is_complete:
             raise round.failure(deadline.timeout_s)
 
-    def _arrive(self, request: m.Gather, place: Place, round: Round, deadline: Deadline) -> None:
-        """Writes that we are here, if that is not written yet, and reads who else is."""
+    def _arrive(self, request: m.Gather, place: Place, round: Round, deadline: Deadline, since: int | None) -> int:
+        """Writes that we are here, if that is not written yet, and reads who else is; the revision of that.
+
+        An endpoint may be lost with this: then it may have been written twice, and the round may have been completed
+        and cleaned up in between. So the round is followed from `since` on, if that is known: the events after it come.
+        """
         scope, value = self._scope, _encoded(request, gave_up=False)
         new, look = api.put(place.name, value, scope.lease), api.read(api.of_prefix(place.prefix))
         claims = api.read(api.of_prefix(place.claims))
         mark = self._marks.pop((request.group, request.rank), place.name)
         tidy = [] if mark == place.name else [api.delete(api.of_key(mark))]
-        compare = api.is_absent(place.name)
+        compare, fence = api.is_absent(place.name), scope.fence
+        arrivals: list[api.KeyValue] = []
         while True:
             outcome = scope.transact([compare], [new, look, claims, *tidy], [look, claims], deadline)
             arrivals = outcome.found(1 if outcome.succeeded else 0)
@@ -115,8 +124,22 @@ class Gathering:
         except InvalidParam:
             self._take_back_quietly(place)
             raise
-        claimed = {rank_of(kv.key) for kv in outcome.found(2 if outcome.succeeded else 1)}
-        round.start({rank_of(kv.key): _decoded(kv) for kv in arrivals}, claimed)
+        claimed = outcome.found(2 if outcome.succeeded else 1)
+        if scope.fence != fence and since:
+            place.was_repeated = True
+            with suppress(Compacted):  # then the round is taken as it is now
+                arrivals, claimed = self._look_back(place, since, deadline)
+                place.revision = since
+        round.start({rank_of(kv.key): _decoded(kv) for kv in arrivals}, {rank_of(kv.key) for kv in claimed})
+        return outcome.header.revision
+
+    def _look_back(
+        self, place: Place, revision: int, deadline: Deadline
+    ) -> tuple[list[api.KeyValue], list[api.KeyValue]]:
+        """Arrivals and claims as they were then."""
+        look = [api.read(api.of_prefix_then(prefix, revision)) for prefix in (place.prefix, place.claims)]
+        outcome = self._scope.gateway.ask(api.TXN, api.transaction([], look, []), api.Outcome, deadline)
+        return outcome.found(0), outcome.found(1)
 
     def _may_replace(self, request: m.Gather, own: api.KeyValue) -> api.Body:
         """What stands where we want to write: a mark, or what an earlier call of ours left. Duplicated: a rank."""
@@ -139,9 +162,9 @@ class Gathering:
                 f"those before it said {_decoded(first).size}"
             )
 
-    def _clean_up(self, place: Place, deadline: Deadline) -> None:
+    def _clean_up(self, place: Place, revision: int, deadline: Deadline) -> None:
         """All arrivals of the complete round, at once, before anybody can come to it again."""
-        unchanged = api.has_nothing_newer(place.prefix, place.revision)
+        unchanged = api.has_nothing_newer(place.prefix, revision)
         gone = api.delete(api.of_prefix(place.prefix))
         with suppress(FabricError):  # it is complete all the same, and what is left goes with the leases
             self._scope.transact([unchanged], [gone], [], Deadline(max(WITHDRAW_S, deadline.remaining_s())))

@@ -26,7 +26,7 @@ class Scope:
         self.gateway = gateway
         # A lease can be given its number: the same one again after it was lost, so that what we own is always ours.
         self.lease = int.from_bytes(session[:8], "big") >> 1 or 1
-        self._fence = 0  # the revision at which we moved it last; 0: never
+        self.fence = 0  # the revision at which we moved it last; 0: never. It moves when something was sent twice
         self.rename()
 
     def rename(self) -> None:
@@ -44,7 +44,7 @@ class Scope:
     ) -> api.Outcome:
         """As `Gateway.ask`. Repeated when an endpoint is lost, unless that is not the same as once: NotConnected."""
         while True:
-            name, fence = self.names.fence(self.lease), self._fence
+            name, fence = self.names.fence(self.lease), self.fence
             body = api.transaction(
                 [*compare, api.is_unchanged(name, fence)], success, [*failure, api.read(api.of_key(name))]
             )
@@ -62,7 +62,7 @@ class Scope:
             now = found[0].mod_revision if found else 0
             if now == fence:
                 return outcome
-            self._fence = now  # another thread has moved it, or etcd has lost its data
+            self.fence = now  # another thread has moved it, or etcd has lost its data
             self.check_time(deadline, "a transaction")
 
     def _unknown(self, lost: OutcomeUnknown) -> NotConnected:
@@ -76,7 +76,7 @@ class Scope:
         with suppress(LeaseExists):  # from an attempt whose answer was lost
             self.gateway.ask(api.GRANT, {"TTL": FENCE_S, "ID": timer}, api.Lease, deadline)
         moved = api.transaction([], [api.put(self.names.fence(self.lease), b"", timer)], [])
-        self._fence = self.gateway.ask(api.TXN, moved, api.Outcome, deadline).header.revision
+        self.fence = self.gateway.ask(api.TXN, moved, api.Outcome, deadline).header.revision
 
     def check_time(self, deadline: Deadline, doing: str) -> None:
         """For what has to be tried again because others were quicker."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import threading
-from itertools import groupby
 
 from memfabric_hybrid import _native, clock, logs
 from memfabric_hybrid.clock import Deadline
@@ -24,11 +23,11 @@ from memfabric_hybrid.store.client.dialer import pauses_s
 from memfabric_hybrid.store.client.event_channel import QUIET_LOSS_S, HeartbeatFactory
 from memfabric_hybrid.store.client.session_records import SessionRecords
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
-from memfabric_hybrid.store.etcd import api, incarnation, lease
+from memfabric_hybrid.store.etcd import incarnation, lease
 from memfabric_hybrid.store.etcd.channel import Channel
 from memfabric_hybrid.store.etcd.complaints import Compacted
+from memfabric_hybrid.store.etcd.delivery import Delivery
 from memfabric_hybrid.store.etcd.feed import Feed
-from memfabric_hybrid.store.etcd.key_requests import entries_of
 from memfabric_hybrid.store.etcd.restoring import restore
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.interface import SessionCallback
@@ -58,6 +57,7 @@ class Session:
         self.watch_callbacks = WatchCallbacks()
         self.records = SessionRecords()
         self.feed = Feed(self.check_serving)
+        self._delivery = Delivery(scope, self.watch_callbacks, self.feed)  # the event thread's
         self._scope = scope
         self._endpoints = scope.gateway.endpoints
         self._timeout_s = heartbeat_timeout_s
@@ -72,8 +72,6 @@ class Session:
         self._is_ready = False
         self._retired = False
         self._has_connected = False
-        self._incarnation = ""
-        self._revision = 0  # the last one whose events were delivered
         self._has_gap = False  # etcd cannot tell the events that follow
         self._is_lost = False  # and the program knows
         self._lost_at: float | None = None  # until the loss was logged
@@ -262,7 +260,7 @@ class Session:
         is_kept = not is_first and lease.keep(self._scope, until)
         if not is_kept:
             lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
-        self._has_gap |= life != self._incarnation or revision < self._revision
+        self._has_gap |= life != self._delivery.incarnation or revision < self._delivery.revision
         self._open_channel(revision, until)
         if is_kept and not self._has_gap and not self._is_lost:
             return None
@@ -276,9 +274,9 @@ class Session:
         refused = restore(self._scope, owned, still_there, Deadline(HAND_OVER_S))
         with self._changed:
             self.records.forget(refused)
-        self._incarnation = life
+        self._delivery.incarnation = life
         if self._has_gap:
-            self._revision = revision
+            self._delivery.revision = revision
         self._has_connected = True
         return SessionConnected(life) if is_first else SessionRestored(life, refused)
 
@@ -286,7 +284,7 @@ class Session:
         """The events follow those that were delivered, if etcd can tell them, or else that revision."""
         if not self._has_gap:
             try:
-                self._open_channel_after(self._revision, until)
+                self._open_channel_after(self._delivery.revision, until)
                 return
             except Compacted as gone:
                 _log.info("store %s: %s", self._endpoints.url, gone)
@@ -308,14 +306,14 @@ class Session:
         try:
             if self._has_gap:
                 self._has_gap = False
-                self.feed.gap(self._revision)
+                self.feed.gap(self._delivery.revision)
             if with_snapshots:
                 with self._changed:
                     self._new_watches = list(self.watch_callbacks.prefixes())
             while self._is_ready and not self._endpoints.closing.is_set():
                 self._start_watches()
                 for seen in channel.next(self._wake_fd):
-                    self._deliver(seen)
+                    self._delivery.deliver(seen)
                 try:
                     os.eventfd_read(self._wake_fd)
                 except BlockingIOError:
@@ -330,27 +328,8 @@ class Session:
     def _start_watches(self) -> None:
         with self._changed:
             numbers, self._new_watches = self._new_watches, []
-        prefixes = self.watch_callbacks.prefixes()
         for number in numbers:
-            if number not in prefixes:
-                continue
-            what = api.of_prefix(self._scope.names.key(prefixes[number]))
-            found = self._scope.gateway.ask_once(api.RANGE, what, api.Found, clock.now() + HAND_OVER_S)
-            entries = entries_of(self._scope, prefixes[number], found)
-            snapshot = m.WatchSnapshot(number, found.header.revision, entries)
-            self.watch_callbacks.deliver(snapshot, self._incarnation)
-
-    def _deliver(self, seen: api.Seen) -> None:
-        names = self._scope.names
-        for revision, group in groupby(seen.events, key=lambda event: event.kv.mod_revision):
-            events = list(group)
-            self.feed.publish(revision, events)
-            changes = {names.key_of(e.kv.key): e.value for e in events if e.kv.key.startswith(names.keys)}
-            for prefix in set(self.watch_callbacks.prefixes().values()) if changes else ():
-                concerned = {key: value for key, value in changes.items() if key.startswith(prefix)}
-                if concerned:
-                    self.watch_callbacks.deliver(m.Changed(prefix, revision, concerned), self._incarnation)
-            self._revision = revision
+            self._delivery.snapshot(number, clock.now() + HAND_OVER_S)
 
     def _failed(self, error: Exception, reason: str) -> None:
         if self._has_connected and not self._is_lost:
