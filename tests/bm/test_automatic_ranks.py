@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from memfabric_hybrid import bm
 from memfabric_hybrid.store.server import hosting
 from support import pool_worker
@@ -19,6 +21,7 @@ def held_hellos() -> int:
     return sum(len(server.state.held_hellos) for server in hosting._servers.values())
 
 
+@pytest.mark.own_store
 def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
     """All others come while it stands between listening and claiming its rank."""
     with workers(3) as cluster:
@@ -36,6 +39,7 @@ def test_who_starts_the_store_is_rank_0(store_url: str, workers: Any) -> None:
             pool_worker.uninitialize()
 
 
+@pytest.mark.own_store
 def test_starting_the_store_and_failing_leaves_the_others_a_store(store_url: str, workers: Any) -> None:
     """Those whose Hellos are held find that the store is gone, and one of them starts another."""
     with workers(2) as cluster, held(CONNECTING) as point:
@@ -51,6 +55,7 @@ def test_starting_the_store_and_failing_leaves_the_others_a_store(store_url: str
         assert sorted(cluster.call_all("rank")) == [0, 1]
 
 
+@pytest.mark.own_store
 def test_store_that_another_capability_shares_is_opened_by_a_failure(store_url: str, workers: Any) -> None:
     with workers(1) as cluster, held(CONNECTING) as point:
         starting = Beside(lambda: pool_worker.enter(store_url, 4))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm
 from memfabric_hybrid.bm import BmMemType
@@ -84,6 +86,7 @@ def test_fixed_ranks_and_rank_0_runs_the_store(store_url: str, workers: Any) -> 
         assert cluster.call_all("rank") == [5, 0, 2]
 
 
+@pytest.mark.own_store
 def test_fixed_rank_other_than_0_never_starts_the_store(store_url: str) -> None:
     code, _ = pool_worker.enter(store_url, 8, auto_ranking=False, rank_id=1, init_timeout=1)
     assert code == -2004

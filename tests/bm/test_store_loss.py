@@ -18,6 +18,8 @@ from support import campaigns
 from support.ports import reserved_port
 from support.workers import Cluster
 
+pytestmark = pytest.mark.own_store
+
 STORE, MEMBERS, NEWCOMER = 0, (1, 2, 3), 4
 WHOLE_S = 2.0
 ALONE = {"start_store": False}

@@ -161,6 +161,7 @@ def wait_until_joined(store_url: str, rank: int) -> None:
     store.close()
 
 
+@pytest.mark.own_store
 def test_no_store_answers(store_url: str) -> None:
     code, why = offload_worker.enter(
         scene=offload.SHARED, store_url=store_url, world_size=2, rank_id=1, reserve_size=GIB, init_timeout=3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import pytest
+
 import memfabric_hybrid as mf
 from memfabric_hybrid import shm
 from support.descriptor_limits import no_descriptors, no_more_descriptors
@@ -40,6 +42,7 @@ def reason_against_create(descriptors: int) -> str | None:
     return None
 
 
+@pytest.mark.own_store
 def test_destroy_without_descriptors_leaves_nothing(heap: shm.ShareMemory) -> None:
     """Not even for a connection to the store: it hears of the end when it can be told."""
     other = shm.create(1, 1, 0, 2 << 20)

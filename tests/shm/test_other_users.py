@@ -29,6 +29,7 @@ sys.stdin.read()
 
 
 @pytest.mark.plain_store("the other user cannot read the certificates of the run")
+@pytest.mark.own_store
 def test_create_of_two_users_fails_on_both_and_says_why(store_url: str) -> None:
     assert shm.initialize(store_url, 2, 0, 0, shm.ShmConfig()) == 0
     creating = Beside(lambda: shm.create(0, 2, 0, 2 << 20))

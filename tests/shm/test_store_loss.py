@@ -8,6 +8,8 @@ import pytest
 
 from support.workers import Cluster
 
+pytestmark = pytest.mark.own_store
+
 RANKS = 3
 STORE = 3
 HAND_OVER = "store.before_hand_over"
