@@ -20,7 +20,7 @@ from memfabric_hybrid.errors import (
     TimedOut,
 )
 from memfabric_hybrid.store import OtherIncarnation, Snapshot, Store, WatchUpdate
-from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MIB
+from memfabric_hybrid.store.limits import MIB
 from store.worlds import PATIENCE_S, Seen, World, soon
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -288,10 +288,11 @@ def test_owner_can_make_a_key_lasting(world: World, store: Store, other: Store) 
 
 def test_ephemeral_bytes_are_limited(world: World, store: Store) -> None:
     value = bytes(min(10 * MIB, world.max_value_bytes))
-    fitting = MAX_EPHEMERAL_BYTES // (len(value) + 512)
+    limit = world.max_ephemeral_bytes
+    fitting = limit // (len(value) + 512)
     for number in range(fitting):
         store.set(f"k{number}", value, ephemeral=True, deadline=soon())
-    with pytest.raises(NoResources, match=f"'one more': the ephemeral keys .* allowed are {MAX_EPHEMERAL_BYTES}"):
+    with pytest.raises(NoResources, match=f"'one more': the ephemeral keys .* allowed are {limit}"):
         store.set("one more", value, ephemeral=True, deadline=soon())
     store.set("k0", b"", ephemeral=True, deadline=soon())
     store.set("one more", value, ephemeral=True, deadline=soon())

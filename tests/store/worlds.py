@@ -26,7 +26,7 @@ from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.etcd import api, key_requests
 from memfabric_hybrid.store.etcd.round import decode
 from memfabric_hybrid.store.etcd.store import EtcdStore
-from memfabric_hybrid.store.limits import MAX_VALUE_BYTES
+from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MAX_VALUE_BYTES, MIB
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.private_key import PrivateKey
 from memfabric_hybrid.store.protection.protection import Protection
@@ -54,6 +54,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 class InProcessWorld:
     max_value_bytes = MAX_VALUE_BYTES
+    max_ephemeral_bytes = MAX_EPHEMERAL_BYTES
     foreign_url = "etcd://127.0.0.1:1"  # where this kind of store cannot be
 
     def __init__(self, url: str) -> None:
@@ -84,6 +85,7 @@ class InProcessWorld:
 
 class TcpWorld:
     max_value_bytes = MAX_VALUE_BYTES
+    max_ephemeral_bytes = MAX_EPHEMERAL_BYTES
     foreign_url = "etcd://127.0.0.1:1"
     has_local_socket = False
 
@@ -147,6 +149,7 @@ class EtcdWorld:
     """An instance of its own on the etcd of the test session. Death is noticed when a lease of one second is over."""
 
     max_value_bytes = key_requests.MAX_VALUE_BYTES
+    max_ephemeral_bytes = 4 * MIB  # quicker than what it is elsewhere
     foreign_url = "tcp://127.0.0.1:1"
 
     def __init__(self, url: str) -> None:
@@ -155,8 +158,10 @@ class EtcdWorld:
         self._looking = EtcdStore(url)
 
     def participant(self, on_session: SessionCallback | None = None) -> Store:
-        self._stores.append(EtcdStore(self._url, on_session=on_session, heartbeat_timeout_s=1.0))
-        return self._stores[-1]
+        store = EtcdStore(self._url, on_session=on_session, heartbeat_timeout_s=1.0)
+        store.max_ephemeral_bytes = self.max_ephemeral_bytes
+        self._stores.append(store)
+        return store
 
     def kill(self, store: Store) -> None:
         """All its sockets close at once and it does not come back, as when the kernel ends a process."""

@@ -27,6 +27,7 @@ from memfabric_hybrid.waiting_log import WaitingLog
 # For one request to one endpoint. What may be repeated does not wait long: a node that has just lost its leader may
 # never answer, and the next request to any of them finds the new one.
 ANSWER_S, UNREPEATED_ANSWER_S = 1.0, 5.0
+SLOWEST_BYTES_PER_S = 1 << 20  # of a large request, to an etcd that is busy
 MAX_IDLE = 8
 
 _log = logs.get(__name__)
@@ -112,7 +113,8 @@ class Gateway:
         reason: Exception = AnswerLate("no answer")
         for endpoint in self.endpoints.in_order:
             try:
-                return self._at(endpoint, path, body, kind, min(until, clock.now() + answer_s), repeatable)
+                patience_s = answer_s + len(body) / SLOWEST_BYTES_PER_S
+                return self._at(endpoint, path, body, kind, min(until, clock.now() + patience_s), repeatable)
             except (ConnectionLost, AnswerLate) as lost:
                 reason = lost
             self.endpoints.failed(endpoint)

@@ -40,6 +40,10 @@ _log = get_log(__name__)
 class EtcdStore(Participant):
     """Connects on first use. `on_session` and watch callbacks run on the event thread."""
 
+    max_ephemeral_bytes = (
+        MAX_EPHEMERAL_BYTES  # the limit of our own server, too: all must be written again after a loss
+    )
+
     def __init__(
         self,
         url: StoreUrl | str,
@@ -229,15 +233,14 @@ class EtcdStore(Participant):
         return self._session.records.claim_of(key) is not None
 
     def _check_affordable(self, request: m.Request) -> None:
-        """The limit of our own server, too: all of it must be written again after a loss."""
         if not isinstance(request, (m.Set, m.CompareAndSet)):
             return
         key, value = request.key, request.value
         total_bytes = self._session.records.owned_bytes(key) + _size_bytes(key, value)
-        if total_bytes > MAX_EPHEMERAL_BYTES:
+        if total_bytes > self.max_ephemeral_bytes:
             raise NoResources(
                 f"ephemeral key {shown(key)}: the ephemeral keys of this member would hold {total_bytes} bytes, "
-                f"allowed are {MAX_EPHEMERAL_BYTES}"
+                f"allowed are {self.max_ephemeral_bytes}"
             )
 
 
