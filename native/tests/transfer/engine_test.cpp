@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/last_error.h"
+#include "tests/address_of.h"
 #include "tests/assertions.h"
 #include "tests/transports/kernel_route.h"
 #include "transfer/ticket.h"
@@ -29,8 +30,6 @@ std::shared_ptr<TransferEngine> opened() {
     EXPECT_EQ(engine->open("127.0.0.1:0", 30s, "host"), Status::Ok);
     return engine;
 }
-
-std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 std::uint64_t allocated(TransferEngine& engine, std::uint64_t size_bytes) {
     std::uint64_t address = 0;

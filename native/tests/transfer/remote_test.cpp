@@ -13,6 +13,7 @@
 #include "base/pause_point.h"
 #include "sync/rcu.h"
 #include "tcp/server.h"
+#include "tests/address_of.h"
 #include "tests/assertions.h"
 #include "tests/transports/far_memory.h"
 #include "tests/ucx/ucx_library.h"
@@ -23,8 +24,6 @@ namespace {
 
 using namespace memfabric::tests;
 using namespace std::chrono_literals;
-
-std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 class RemoteTransfer : public ::testing::Test {
 protected:
