@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A forked child inherits the bytes of its parent but none of its threads, and locks that those threads held stay
-// locked forever. Two ways to live with that, whoever forked:
+// locked forever. Three ways to live with that, whoever forked:
 //
 //     an object          has a ForkGuard, and asks it before it touches its threads, locks or sockets
 //     a process's table  is held across forks, so that the child gets it unlocked and begins anew
+//     a step in code     that is not ours is taken under NoForks, so that no child finds it half-done
 #pragma once
 
 #include <pthread.h>
@@ -45,5 +46,15 @@ void hold_across_forks() {
     pthread_atfork([] { Table::process().before_fork(); }, [] { Table::process().after_fork(); },
                    [] { Table::process().begin_in_child(); });
 }
+
+// While one exists, no fork of this process begins, whoever wants it: nothing that waits belongs inside. Threads take
+// turns.
+class MF_API NoForks {
+public:
+    NoForks();
+    ~NoForks();
+    NoForks(const NoForks&) = delete;
+    NoForks& operator=(const NoForks&) = delete;
+};
 
 }  // namespace memfabric

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "base/fork_guard.h"
 #include "collectives/device_table.h"
 #include "copy/engine.h"
 #include "memory/exported_memory.h"
@@ -24,6 +25,7 @@ Carry served() { return carrier.load(std::memory_order_acquire); }
 
 void make_fork_handlers() {
     static_cast<void>(ForkGuard::forks());
+    { const NoForks made_with_the_first; }
     static_cast<void>(ExportedMemory::process());
     static_cast<void>(CopyEngine::process());
     static_cast<void>(RegionTable::process());

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/fork_guard.h"
 #include "base/last_error.h"
 #include "bridge/call.h"
 #include "capi/environment.h"
@@ -38,6 +39,12 @@ constexpr const char* kBridgeModule = "memfabric_hybrid.capi_bridge";
     use(PyEval_SaveThread) \
     use(PyGILState_Ensure) \
     use(PyGILState_Release) \
+    use(PyGILState_GetThisThreadState) \
+    use(PyInterpreterState_Main) \
+    use(PyThreadState_New) \
+    use(PyThreadState_Clear) \
+    use(PyThreadState_DeleteCurrent) \
+    use(PyEval_RestoreThread) \
     use(PyImport_ImportModule) \
     use(PyErr_Fetch) \
     use(PyErr_NormalizeException) \
@@ -147,6 +154,36 @@ Status load_and_initialise(const Environment& environment) {
     return python.Py_IsInitialized() != 0 ? Status::Ok : initialise(environment);
 }
 
+// This thread has the interpreter's lock while one exists. As AcquiredGil of the Python module, which says why.
+class Inside {
+public:
+    Inside() {
+        if (python.PyGILState_GetThisThreadState() == nullptr) {
+            const NoForks whole;
+            made_ = python.PyThreadState_New(python.PyInterpreterState_Main());
+        }
+        if (made_ != nullptr) {
+            python.PyEval_RestoreThread(made_);
+        } else {
+            before_ = python.PyGILState_Ensure();
+        }
+    }
+    ~Inside() {
+        if (made_ != nullptr) {
+            python.PyThreadState_Clear(made_);
+            python.PyThreadState_DeleteCurrent();
+        } else {
+            python.PyGILState_Release(before_);
+        }
+    }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+private:
+    PyThreadState* made_ = nullptr;
+    PyGILState_STATE before_{};
+};
+
 // Under the interpreter's lock: what was raised, as text.
 std::string what_was_raised() {
     PyObject* type = nullptr;
@@ -176,21 +213,18 @@ void add_to_path(const std::string& folder) {
     python.Py_DecRef(text);
 }
 
+// "", or why not.
+std::string import_or_explain(const Environment& environment) {
+    const Inside inside;
+    if (import_bridge()) return "";
+    const std::string reason = what_was_raised();
+    if (environment.packages.empty() || !reason.starts_with("No module named 'memfabric_hybrid'")) return reason;
+    add_to_path(environment.packages);
+    return import_bridge() ? "" : what_was_raised();
+}
+
 Status import_control_plane(const Environment& environment) {
-    const PyGILState_STATE state = python.PyGILState_Ensure();
-    std::string reason;
-    if (!import_bridge()) {
-        reason = what_was_raised();
-        if (!environment.packages.empty() && reason.find("No module named 'memfabric_hybrid'") == 0) {
-            add_to_path(environment.packages);
-            if (import_bridge()) {
-                reason.clear();
-            } else {
-                reason = what_was_raised();
-            }
-        }
-    }
-    python.PyGILState_Release(state);
+    const std::string reason = import_or_explain(environment);
     if (!reason.empty()) {
         return fail(Status::Error,
                     "Python cannot import memfabric_hybrid in the environment of %s: %s. Install it there "

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/fork_guard.h"
+
 namespace memfabric::python {
 namespace {
 
@@ -45,11 +47,30 @@ bool ReleasedGil::look() {
     return raised_;
 }
 
-AcquiredGil::AcquiredGil() : state_{} {
+// PyGILState_Ensure would do, but for forks: to make a state for a thread it takes a lock of the interpreter's that has
+// nothing to do with the GIL, and the child of a fork in that moment waits for it for ever (Python before 3.12).
+AcquiredGil::AcquiredGil() {
+    if (PyGILState_GetThisThreadState() == nullptr) {
+        const NoForks whole;
+        made_ = PyThreadState_New(PyInterpreterState_Main());
+    }
     try {
-        state_ = PyGILState_Ensure();
+        if (made_ != nullptr) {
+            PyEval_RestoreThread(made_);
+        } else {
+            before_ = PyGILState_Ensure();
+        }
     } catch (const abi::__forced_unwind&) {
         sleep_for_ever();
+    }
+}
+
+AcquiredGil::~AcquiredGil() {
+    if (made_ != nullptr) {
+        PyThreadState_Clear(made_);
+        PyThreadState_DeleteCurrent();
+    } else {
+        PyGILState_Release(before_);
     }
 }
 

@@ -34,12 +34,13 @@ private:
 class AcquiredGil {
 public:
     AcquiredGil();
-    ~AcquiredGil() { PyGILState_Release(state_); }
+    ~AcquiredGil();
     AcquiredGil(const AcquiredGil&) = delete;
     AcquiredGil& operator=(const AcquiredGil&) = delete;
 
 private:
-    PyGILState_STATE state_;
+    PyThreadState* made_ = nullptr;  // for a thread that Python does not know, until we leave
+    PyGILState_STATE before_{};      // for one that it knows
 };
 
 // `function(*arguments)`, from the core's depths: an interpreter that ends during the call must not unwind them. A new

@@ -10,7 +10,7 @@
 
 #include "check.h"
 
-enum { CHILDREN = 24, WORLD = 64 };
+enum { SHORT_LIVED = 400, CHILDREN = 24, WORLD = 64 };
 static const char* url;
 static smem_bm_t pool;
 static char* own;
@@ -41,7 +41,7 @@ static void be_a_child(int number) {
     CHECK_FAILS(smem_bm_copy(pool, bytes, own, sizeof bytes, SMEMB_COPY_H2G, 0), SMEM_NOT_INIT, "");
     CHECK_FAILS(smem_bm_join(pool, 0), SMEM_NOT_INIT, "");
     CHECK_REFUSED(smem_bm_get_rank_id(), UINT32_MAX, SMEM_NOT_INIT, "");
-    if (number % 4 == 0) _exit(0); /* without a word */
+    if (number % 4 == 0 || number >= CHILDREN) _exit(0); /* without a word */
     enter(1);
     CHECK(smem_bm_copy(pool, bytes, own, sizeof bytes, SMEMB_COPY_H2G, 0) == 0 && strcmp(own, "child") == 0);
     if (number % 4 == 1) _exit(0);
@@ -49,23 +49,37 @@ static void be_a_child(int number) {
     exit(0);
 }
 
+static void fork_child(int number) {
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) be_a_child(number);
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Into Python and out again: each time the interpreter gets to know the thread anew. */
+static void* be_in_python(void* unused) {
+    while (!__atomic_load_n(&is_over, __ATOMIC_SEQ_CST)) CHECK(smem_bm_get_local_mem_size(pool) == 2u << 20);
+    return unused;
+}
+
+static void with_threads(void* (*work)(void*), int first, int end) {
+    pthread_t threads[4];
+    is_over = 0;
+    for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, work, NULL) == 0);
+    for (int number = first; number < end; ++number) fork_child(number);
+    __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 4; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(int argc, char** argv) {
     CHECK(argc == 2);
     url = argv[1];
     CHECK(smem_set_log_level(5) == 0);
     enter(0);
-    pthread_t threads[3];
-    for (int i = 0; i < 3; ++i) CHECK(pthread_create(&threads[i], NULL, be_busy, NULL) == 0);
-    for (int number = 0; number < CHILDREN; ++number) {
-        const pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) be_a_child(number);
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child);
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
-    __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < 3; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+    with_threads(be_busy, 0, CHILDREN);
+    with_threads(be_in_python, CHILDREN, CHILDREN + SHORT_LIVED);
     char bytes[16] = "parent";
     CHECK(smem_bm_copy(pool, bytes, own, sizeof bytes, SMEMB_COPY_H2G, 0) == 0 && strcmp(own, "parent") == 0);
     puts("good");
