@@ -4,10 +4,10 @@ The hosts are two network namespaces of this machine with a cable between them (
 same shapes from 512 MiB of its own into 512 MiB over there; the drivers take turns, each figure is the best round's
 median.
 
-    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers]
+    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers] [--tls]
 
 `--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
-`--peers` measures Mooncake and NIXL as well.
+`--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--only", help="one shape")
     parser.add_argument("--sizes", action="store_true", help="all sizes, and a plot")
     parser.add_argument("--peers", action="store_true", help="Mooncake and NIXL as well")
+    parser.add_argument("--tls", action="store_true", help="ours with TLS as well")
     options = parser.parse_args()
     shapes = all_shapes() + network_sizes()
     report = Report("network")
@@ -112,6 +113,9 @@ def main() -> None:
         write_layouts(shapes, layouts)
         chosen = programs(layouts, options.peers)
         hosts = stack.enter_context(two_hosts())
+        if options.tls:
+            certificates = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            chosen.append(network_drivers.ours_with_tls(certificates))
         drivers = [stack.enter_context(network_drivers.started(program, hosts)) for program in chosen]
         for number, shape in enumerate(shapes):
             is_size = number >= len(all_shapes())

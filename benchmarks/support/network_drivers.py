@@ -7,6 +7,7 @@ makes it write that shape so many times, and it answers "samples" with the micro
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from support import peers
+from support import certificates, peers
 from support.two_hosts import INITIATOR, TARGET, TwoHosts
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -95,6 +96,12 @@ def _answer(process: subprocess.Popen[str], name: str, word: str) -> list[str]:
 def ours() -> Program:
     script = str(SCRIPTS / "network_ours.py")
     return Program("ours", (sys.executable, script, "target"), (sys.executable, script, "initiator"))
+
+
+def ours_with_tls(folder: Path) -> Program:
+    """With certificates that are made in the folder."""
+    environment = {"MF_CONFIG_STORE_TLS_INFO": certificates.info(folder)}
+    return dataclasses.replace(ours(), name="ours, TLS", environment=environment)
 
 
 def native(name: str, binary: Path, layouts: Path) -> Program:

@@ -109,7 +109,12 @@ void Endpoint::accept_all(const Listener& listener, News& news) {
         }
         make_room();
         const int number = fd.get();
-        auto link = std::make_shared<Link>(listener.kind, std::move(fd));
+        std::unique_ptr<tls::Stream> tls;
+        if (listener.identity != nullptr) {
+            tls = tls::Stream::open(listener.identity->context(), number, tls::Role::Server);
+            if (tls == nullptr) continue;  // no memory: its peer sees an end
+        }
+        auto link = std::make_shared<Link>(listener.kind, std::move(fd), std::move(tls));
         if (!watch(EPOLL_CTL_ADD, number, EPOLLIN, link->id())) continue;
         const bool may_stay = strangers_.time == kEverybodyMayStay.time;
         news.links.push_back(link);
@@ -216,23 +221,23 @@ void Endpoint::drop(Link& link) {
 
 // The link's number becomes the spare one's, if that is missing, before anybody else in this process can get it.
 void Endpoint::drop_locked(Link& link) {
-    OwnedFd fd = release_locked(link);
+    OwnedFd fd = release_locked(link).fd;
     if (fd && !spare_ && dup3(wake_fd_.get(), fd.get(), O_CLOEXEC) >= 0) spare_ = std::move(fd);
 }
 
-OwnedFd Endpoint::release(Link& link) {
+Link::Socket Endpoint::release(Link& link) {
     const std::lock_guard lock(mutex_);
     return release_locked(link);
 }
 
-OwnedFd Endpoint::release_locked(Link& link) {
+Link::Socket Endpoint::release_locked(Link& link) {
     const auto found = links_.find(link.id());
     if (found == links_.end()) return link.release();
     const std::shared_ptr<Link> kept = std::move(found->second.link);  // until here is the end of it
     links_.erase(found);
-    OwnedFd fd = link.release();
-    if (fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
-    return fd;
+    Link::Socket socket = link.release();
+    if (socket.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.fd.get(), nullptr);
+    return socket;
 }
 
 void Endpoint::wake() {

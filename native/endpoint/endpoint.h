@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "endpoint/address.h"
 #include "endpoint/link.h"
+#include "tls/identity.h"
 
 namespace memfabric {
 
@@ -32,7 +33,8 @@ class MF_API Endpoint {
 public:
     struct Listener {
         Link::Kind kind;
-        OwnedFd fd;  // does not block
+        OwnedFd fd;                                               // does not block
+        std::shared_ptr<const tls::Identity> identity = nullptr;  // of TCP: its links are encrypted
     };
     // Peers that were let in and not trusted: how long they may stay, and how many of them. The oldest one makes room.
     struct Strangers {
@@ -59,8 +61,8 @@ public:
     // While somebody else reads a link that we made: only its end is news.
     void mute(const Link& link);
     void unmute(const Link& link);
-    void drop(Link& link);        // closes it, now; no news of it any more
-    OwnedFd release(Link& link);  // its descriptor is the caller's; nothing if it was closed
+    void drop(Link& link);             // closes it, now; no news of it any more
+    Link::Socket release(Link& link);  // it is the caller's; nothing if it was closed
     void wake();
     void close();  // and all of its links, when nobody waits any more. In a forked child nothing of the parent's ends
 
@@ -82,7 +84,7 @@ private:
     void restore_spare();
     void listen_again();
     void drop_locked(Link& link);
-    OwnedFd release_locked(Link& link);
+    Link::Socket release_locked(Link& link);
 
     const ForkGuard fork_guard_;
     const Strangers strangers_;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include "base/status.h"
 #include "endpoint/address.h"
 #include "endpoint/packets.h"
+#include "tls/stream.h"
 
 namespace memfabric {
 
@@ -26,8 +29,13 @@ class MF_API Link {
 public:
     // A Unix socket carries packets as they are, with descriptors; TCP carries frames, one behind the other.
     enum class Kind : std::uint8_t { Unix, Tcp };
+    // What a link stands on; `tls`: its frames are encrypted.
+    struct Socket {
+        OwnedFd fd;
+        std::unique_ptr<tls::Stream> tls;
+    };
 
-    Link(Kind kind, OwnedFd fd);
+    Link(Kind kind, OwnedFd fd, std::unique_ptr<tls::Stream> tls = nullptr);
     ~Link();
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
@@ -39,6 +47,10 @@ public:
     bool is_open() const;
     bool peer(ucred& credentials) const;       // false: it is no Unix socket, or closed
     bool peer(SessionAddress& address) const;  // false: it is no TCP socket, or closed
+
+    // Before anything else is sent, by whoever has connected. The other side's is part of its `receive`.
+    tls::Handshake shake_hands();
+    std::string failure() const;  // of TLS, if that ended the link; ""
 
     Sending send(const Bytes& bytes, std::span<const int> fds = {});
     Status send(const Bytes& bytes, std::span<const int> fds, Deadline deadline, Sending& outcome);  // waits while Full
@@ -55,12 +67,17 @@ public:
     void keep_alive();  // its end comes also when the other host has vanished
     void hang_up();     // the other side sees an end, and so does `receive`; the descriptor stays
     void close();
-    OwnedFd release();  // as close; the descriptor is the caller's
+    Socket release();  // as close; the socket is the caller's
 
 private:
     friend class Endpoint;  // watches the descriptor
 
     Reception receive_frame(Packet& packet);
+    Reception let_in();
+    Reception refuse(const std::string& why);
+    Reception see_out();
+    ssize_t take(char* bytes, std::size_t size_bytes);
+    ssize_t put(const Bytes& bytes);
     Sending flush_locked();
     int number() const;
     std::unique_lock<std::mutex> locked() const;
@@ -70,8 +87,11 @@ private:
     const std::uint64_t id_;
     mutable std::mutex mutex_;  // held for moments; a closed descriptor's number is soon another's
     OwnedFd fd_;
-    Bytes received_;  // of a frame that is not complete
-    Bytes kept_;      // what the socket has not taken yet: a packet, or the end of a frame
+    std::unique_ptr<tls::Stream> tls_;  // on fd_
+    bool speaks_tls_ = false;           // whoever connected to us
+    bool refused_ = false;              // nothing that comes counts any more
+    Bytes received_;                    // of a frame that is not complete
+    Bytes kept_;                        // what the socket has not taken yet: a packet, or the end of a frame
 };
 
 }  // namespace memfabric

@@ -15,6 +15,7 @@
 #include "space/stream.h"
 #include "tcp/listener.h"
 #include "tcp/transport.h"
+#include "tls/identity.h"
 #include "transfer/engine.h"
 #include "transfer/ticket.h"
 #include "ucx/runtime.h"
@@ -51,6 +52,15 @@ struct HeartbeatObject {
 struct TcpTransportObject {
     std::shared_ptr<tcp::TcpTransport> transport;
 };
+
+// Who this process is on connections between hosts; those who use it keep it.
+struct TlsIdentityObject {
+    std::shared_ptr<tls::Identity> identity;
+};
+
+inline std::shared_ptr<const tls::Identity> shared(const TlsIdentityObject* object) {  // nullptr: None
+    return object == nullptr ? nullptr : object->identity;
+}
 
 // What this process has of UCX, kept for those who use it one after the other.
 struct UcxContextObject {
@@ -103,6 +113,7 @@ void bind_notifier(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_heartbeat(nanobind::module_& module);
 void bind_endpoint(nanobind::module_& module);
+void bind_tls(nanobind::module_& module);
 void bind_tcp(nanobind::module_& module);
 void bind_space(nanobind::module_& module);
 void bind_host_group(nanobind::module_& module);

@@ -30,6 +30,7 @@ NB_MODULE(_native, module) {
     bind_stream(module);
     bind_heartbeat(module);
     bind_endpoint(module);
+    bind_tls(module);
     bind_tcp(module);
     bind_space(module);
     bind_transfer(module);

@@ -30,18 +30,19 @@ void fill(const char* name, const nb::bytes& given, std::span<std::uint8_t> want
 }
 
 void init_transport(TcpTransportObject* self, const std::string& address, const nb::bytes& memory_id,
-                    const nb::bytes& secret) {
+                    const nb::bytes& secret, const TlsIdentityObject* identity) {
     SessionAddress place;
     raise_if_failed(SessionAddress::parse(address, place));
     Connect connect{};
     fill("id", memory_id, connect.target);
     fill("secret", secret, connect.secret);
     tcp::Target target;
-    raise_if_failed(tcp::Target::make(place, connect, target));
+    raise_if_failed(tcp::Target::make(place, connect, shared(identity), target));
     new (self) TcpTransportObject{std::make_shared<tcp::TcpTransport>(std::move(target))};
 }
 
-void init_listener(DataListenerObject* self, const std::string& host, U32 first_port, U32 last_port) {
+void init_listener(DataListenerObject* self, const std::string& host, U32 first_port, U32 last_port,
+                   const TlsIdentityObject* identity) {
     constexpr std::uint32_t kLastPort = 65535;
     if (first_port > kLastPort || last_port > kLastPort) {
         raise(fail(Status::InvalidParam, "ports %u to %u: ports are 0 to %u", std::uint32_t{first_port},
@@ -50,7 +51,7 @@ void init_listener(DataListenerObject* self, const std::string& host, U32 first_
     std::unique_ptr<tcp::Listener> opened;
     const SessionAddress address{host, static_cast<std::uint16_t>(std::uint32_t{first_port})};
     const auto last = static_cast<std::uint16_t>(std::uint32_t{last_port});
-    raise_if_failed(without_gil([&] { return tcp::Listener::open(address, last, opened); }));
+    raise_if_failed(without_gil([&] { return tcp::Listener::open(address, last, shared(identity), opened); }));
     std::string text = opened->address().text();
     new (self) DataListenerObject{std::move(opened), std::move(text)};
 }
@@ -60,15 +61,20 @@ void init_listener(DataListenerObject* self, const std::string& host, U32 first_
 void bind_tcp(nb::module_& module) {
     nb::class_<TcpTransportObject>(module, "TcpTransport",
                                    "The way to memory that a process of another host serves. Connects when it is used.")
-        .def("__init__", &init_transport, nb::arg("address"), nb::arg("memory_id"), nb::arg("secret"),
-             "`address` is numeric, with a port; `memory_id` and `secret` are what Space._serve() returned there.")
+        .def(
+            "__init__", &init_transport, nb::arg("address"), nb::arg("memory_id"), nb::arg("secret"),
+            nb::arg("identity").none(),
+            "`address` is numeric, with a port; `memory_id` and `secret` are what Space._serve() returned there. With\n"
+            "an identity its connections are encrypted.")
         .def_prop_ro(
             "connections", [](const TcpTransportObject& self) { return self.transport->connections(); },
             "How many there are now.");
     nb::class_<DataListenerObject>(module, "DataListener",
                                    "Where peers of other hosts connect for data. A native thread lets them in.")
         .def("__init__", &init_listener, nb::arg("host"), nb::arg("first_port"), nb::arg("last_port"),
-             "Listens at the first port of the range that is free; port 0 is any. Raises FabricError.")
+             nb::arg("identity").none(),
+             "Listens at the first port of the range that is free; port 0 is any. With an identity it lets encrypted\n"
+             "connections in only. Raises FabricError.")
         .def_ro("address", &DataListenerObject::address, "With its port; also after it was closed.")
         .def(
             "close",

@@ -30,9 +30,11 @@ namespace memfabric::python {
 namespace {
 
 void open(const TransferObject& self, const std::string& session, U32 timeout_ms, const std::string& host,
-          const RoutesAllowed& allowed, const DataPlace& data_place, const UcxUse& ucx) {
+          const RoutesAllowed& allowed, const DataPlace& data_place, const UcxUse& ucx,
+          const TlsIdentityObject* identity) {
     raise_if_failed(without_gil([&] {
-        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host, allowed, data_place, ucx);
+        return self.engine->open(session, std::chrono::milliseconds(timeout_ms.value), host, allowed, data_place, ucx,
+                                 shared(identity));
     }));
 }
 
@@ -188,7 +190,7 @@ void bind_transfer(nb::module_& module) {
                                         "One-sided transfers between processes: the hot half of TransferEngine.");
     transfer.def(nb::init<>())
         .def("_open", &open, nb::arg("session"), nb::arg("timeout_ms"), nb::arg("host"), nb::arg("allowed"),
-             nb::arg("data_place"), nb::arg("ucx"),
+             nb::arg("data_place"), nb::arg("ucx"), nb::arg("identity").none(),
              "Listen at the session's address and serve peers. Raises FabricError.")
         .def("_route", &route, nb::arg("session"),
              "Which way transfers of private memory go there, and why. Raises FabricError.")

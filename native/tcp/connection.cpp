@@ -14,7 +14,8 @@
 
 namespace memfabric::tcp {
 
-Status Target::make(const SessionAddress& address, const Connect& connect, Target& made) {
+Status Target::make(const SessionAddress& address, const Connect& connect,
+                    std::shared_ptr<const tls::Identity> identity, Target& made) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -29,20 +30,39 @@ Status Target::make(const SessionAddress& address, const Connect& connect, Targe
     made.address_bytes = found->ai_addrlen;
     made.name = address.text();
     made.connect = connect;
+    made.identity = std::move(identity);
     return Status::Ok;
 }
 
 Connection::Connection(const Target& target) : target_(target) {
-    fd_.reset(socket(target.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd_) set_data_options(fd_.get());
-    const auto* address = reinterpret_cast<const sockaddr*>(&target.address);
-    if (!fd_ || (connect(fd_.get(), address, target.address_bytes) != 0 && errno != EINPROGRESS)) fail(errno);
+    if (const int error = begin_connecting(); error != 0) fail(error);
+}
+
+// 0, or what is in the way.
+int Connection::begin_connecting() {
+    Link::Socket socket{OwnedFd(::socket(target_.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), {}};
+    if (!socket.fd) return errno;
+    set_data_options(socket.fd.get());
+    if (target_.identity != nullptr) {
+        socket.tls = tls::Stream::open(target_.identity->context(), socket.fd.get(), tls::Role::Client);
+        if (socket.tls == nullptr) return ENOMEM;
+    }
+    channel_ = Channel(std::move(socket));
+    const auto* address = reinterpret_cast<const sockaddr*>(&target_.address);
+    return connect(fd(), address, target_.address_bytes) == 0 || errno == EINPROGRESS ? 0 : errno;
+}
+
+short Connection::awaited() const {
+    const bool sends = state_ == State::Connecting || (state_ == State::Securing && channel_.tls()->wants_room());
+    return sends ? POLLOUT : POLLIN;
 }
 
 bool Connection::advance() {
     switch (state_) {
         case State::Connecting:
             return finish_connecting();
+        case State::Securing:
+            return secure();
         case State::Greeting:
             return hear_answer();
         default:
@@ -51,28 +71,46 @@ bool Connection::advance() {
 }
 
 bool Connection::finish_connecting() {
-    pollfd waited{fd_.get(), POLLOUT, 0};
+    pollfd waited{fd(), POLLOUT, 0};
     if (poll(&waited, 1, 0) == 0) return false;
     int error = 0;
     socklen_t error_bytes = sizeof error;
-    getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
-    const Bytes greeting = encode(target_.connect);
-    if (error == 0 && send(fd_.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
-                          static_cast<ssize_t>(greeting.size())) {
-        error = errno;
-    }
+    getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
     if (error != 0) {
         fail(error);
+    } else if (channel_.tls() != nullptr) {
+        state_ = State::Securing;
+        secure();
     } else {
-        state_ = State::Greeting;
+        greet();
     }
     return true;
 }
 
+bool Connection::secure() {
+    switch (channel_.tls()->shake_hands()) {
+        case tls::Handshake::Done:
+            greet();
+            return true;
+        case tls::Handshake::Blocked:
+            return false;
+        case tls::Handshake::Failed:
+            fail("cannot be made: " + channel_.failure());
+            return true;
+    }
+    return false;
+}
+
+void Connection::greet() {
+    const Bytes greeting = encode(target_.connect);
+    if (channel_.send(greeting.data(), greeting.size()) != static_cast<ssize_t>(greeting.size())) return fail(errno);
+    state_ = State::Greeting;
+}
+
 bool Connection::hear_answer() {
     std::array<char, 512> buffer;
-    const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    const ssize_t got = channel_.receive(buffer.data(), buffer.size());
+    if (got < 0 && would_block()) return false;
     if (got <= 0) {
         fail(got == 0 ? ECONNRESET : errno);
         return true;
@@ -93,22 +131,20 @@ bool Connection::hear_answer() {
 }
 
 // A byte that nobody waits for is as bad as an end.
-bool Connection::is_quiet() const {
-    char byte;
-    return state_ == State::Ready && recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
-}
+bool Connection::is_quiet() const { return state_ == State::Ready && channel_.is_quiet(); }
 
-void Connection::end_sending() { shutdown(fd_.get(), SHUT_WR); }
+void Connection::end_sending() { shutdown(fd(), SHUT_WR); }
 
 void Connection::fail(const std::string& why) {
     state_ = State::Failed;
     failure_ = "the data connection to " + target_.name + " " + why;
-    fd_.reset();
+    channel_.close();
 }
 
 void Connection::fail(int error) {
-    const bool was_ready = state_ == State::Ready;
-    fail(std::string(was_ready ? "was lost: " : "cannot be made: ") + std::strerror(error));
+    const std::string complaint = channel_.failure();  // of TLS
+    fail((state_ == State::Ready ? "was lost: " : "cannot be made: ") +
+         (complaint.empty() ? std::string(std::strerror(error)) : complaint));
 }
 
 }  // namespace memfabric::tcp

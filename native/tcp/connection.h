@@ -8,13 +8,15 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/api.h"
-#include "base/owned_fd.h"
 #include "base/status.h"
 #include "endpoint/address.h"
 #include "endpoint/frames.h"
+#include "tcp/channel.h"
+#include "tls/identity.h"
 
 namespace memfabric::tcp {
 
@@ -24,22 +26,25 @@ struct MF_API Target {
     socklen_t address_bytes = 0;
     std::string name;  // "10.0.0.2:4711", for sentences
     Connect connect{};
+    std::shared_ptr<const tls::Identity> identity;  // connections are encrypted
 
     // The host is a numeric address: nothing is looked up.
-    static Status make(const SessionAddress& address, const Connect& connect, Target& made);
+    static Status make(const SessionAddress& address, const Connect& connect,
+                       std::shared_ptr<const tls::Identity> identity, Target& made);
 };
 
 // Thread contract: one thread at a time. The target outlives it.
 class Connection {
 public:
-    enum class State : std::uint8_t { Connecting, Greeting, Ready, Failed };
+    enum class State : std::uint8_t { Connecting, Securing, Greeting, Ready, Failed };
 
     explicit Connection(const Target& target);
 
     State state() const { return state_; }
     bool advance();  // true if something has changed
-    short awaited() const { return state_ == State::Connecting ? POLLOUT : POLLIN; }
-    int fd() const { return fd_.get(); }
+    short awaited() const;
+    int fd() const { return channel_.fd(); }
+    Channel& channel() { return channel_; }
     const std::string& failure() const { return failure_; }  // once Failed
     std::uint64_t next_sequence() { return ++sequence_; }
     std::uint32_t next_move() { return ++move_; }
@@ -50,12 +55,15 @@ public:
     void fail(int error);
 
 private:
+    int begin_connecting();
     bool finish_connecting();
+    bool secure();
+    void greet();
     bool hear_answer();
 
     const Target& target_;
     State state_ = State::Connecting;
-    OwnedFd fd_;
+    Channel channel_;
     Bytes answer_;  // as far as it has come
     std::string failure_;
     std::uint64_t sequence_ = 0;  // of the last request

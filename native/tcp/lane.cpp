@@ -67,7 +67,7 @@ bool Lane::drains() {
 bool Lane::send_some() {
     if (giving_up_ || (out_.left_bytes() == 0 && !ask())) return false;
     const msghdr message = out_.next(kLaneCallBytes);
-    const ssize_t sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = connection_->channel().send(message);
     if (sent < 0) {
         if (!would_block()) lose(errno);
         return false;
@@ -117,7 +117,7 @@ bool Lane::receive_some() {
     if (asked_.empty() && !giving_up_) return false;
     if (expecting_ == Expecting::Nothing) expect_reply();
     msghdr message = in_.next(kLaneCallBytes);
-    const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
+    const ssize_t got = connection_->channel().receive(message);
     if (got <= 0) {
         if (got < 0 && would_block()) return false;
         lose(got == 0 ? 0 : errno);

@@ -20,7 +20,8 @@ constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that
 
 }  // namespace
 
-Status Listener::open(const SessionAddress& address, std::uint16_t last_port, std::unique_ptr<Listener>& opened) {
+Status Listener::open(const SessionAddress& address, std::uint16_t last_port,
+                      std::shared_ptr<const tls::Identity> identity, std::unique_ptr<Listener>& opened) {
     std::unique_ptr<Listener> made(new Listener);
     OwnedFd fd;
     made->address_ = address;
@@ -32,7 +33,7 @@ Status Listener::open(const SessionAddress& address, std::uint16_t last_port, st
     }
     made->address_.port = port_of(fd.get());
     std::vector<Endpoint::Listener> listeners;
-    listeners.push_back({Link::Kind::Tcp, std::move(fd)});
+    listeners.push_back({Link::Kind::Tcp, std::move(fd), std::move(identity)});
     const Status status = Endpoint::open(std::move(listeners), kStrangers, made->endpoint_);
     if (status != Status::Ok) return status;
     try {

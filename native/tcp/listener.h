@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "endpoint/address.h"
 #include "endpoint/endpoint.h"
+#include "tls/identity.h"
 
 namespace memfabric::tcp {
 
@@ -22,7 +23,9 @@ namespace memfabric::tcp {
 class MF_API Listener {
 public:
     // At the first port from `address.port` to `last_port` that is free; port 0: any.
-    static Status open(const SessionAddress& address, std::uint16_t last_port, std::unique_ptr<Listener>& opened);
+    // With an identity connections are encrypted.
+    static Status open(const SessionAddress& address, std::uint16_t last_port,
+                       std::shared_ptr<const tls::Identity> identity, std::unique_ptr<Listener>& opened);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;

@@ -62,10 +62,10 @@ std::string Server::hand_over(const Connect& connect, Endpoint& endpoint, Link& 
     ServerThread* thread = nullptr;
     if (choose_thread(thread) != Status::Ok) return take_last_error();
     if (link.send(encode(Connected{})) != Sending::Sent) return "it does not listen";
-    OwnedFd fd = endpoint.release(link);
-    if (!fd) return "";  // it has gone
-    set_data_options(fd.get());
-    thread->adopt(std::make_unique<ServerConnection>(std::move(fd), found->second.exposure));
+    Channel channel(endpoint.release(link));
+    if (!channel) return "";  // it has gone
+    set_data_options(channel.fd());
+    thread->adopt(std::make_unique<ServerConnection>(std::move(channel), found->second.exposure));
     return "";
 }
 

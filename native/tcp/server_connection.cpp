@@ -20,8 +20,8 @@ constexpr std::size_t kTurnBytes = std::size_t{4} << 20;          // then it is 
 
 }  // namespace
 
-ServerConnection::ServerConnection(OwnedFd fd, std::shared_ptr<const Exposure> exposure)
-    : fd_(std::move(fd)), exposure_(std::move(exposure)) {}
+ServerConnection::ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure)
+    : channel_(std::move(channel)), exposure_(std::move(exposure)) {}
 
 ServerConnection::Turn ServerConnection::advance() {
     turn_bytes_ = 0;
@@ -70,7 +70,7 @@ ServerConnection::Step ServerConnection::fill(std::size_t wanted_bytes) {
     auto* place = state_ == State::Request ? reinterpret_cast<std::byte*>(&request_)
                                            : reinterpret_cast<std::byte*>(pieces_.data() + 1);
     while (filled_bytes_ < wanted_bytes) {
-        const ssize_t got = recv(fd_.get(), place + filled_bytes_, wanted_bytes - filled_bytes_, MSG_DONTWAIT);
+        const ssize_t got = channel_.receive(place + filled_bytes_, wanted_bytes - filled_bytes_);
         if (got < 0 && would_block()) return Step::Blocked;
         if (got <= 0) return Step::End;
         filled_bytes_ += static_cast<std::size_t>(got);
@@ -158,7 +158,7 @@ ServerConnection::Step ServerConnection::receive_payload() {
             return Step::Done;
         }
         msghdr message = payload_.next(kServerCallBytes);
-        const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+        const ssize_t got = channel_.receive(message);
         if (got > 0) {
             payload_.advance(static_cast<std::size_t>(got));
             turn_bytes_ += static_cast<std::size_t>(got);
@@ -175,7 +175,7 @@ ServerConnection::Step ServerConnection::receive_payload() {
 
 ServerConnection::Step ServerConnection::discard_payload() {
     while (payload_left_ != 0) {
-        const ssize_t got = recv(fd_.get(), nullptr, payload_left_, MSG_DONTWAIT | MSG_TRUNC);
+        const ssize_t got = channel_.discard(payload_left_);
         if (got < 0 && would_block()) return Step::Blocked;
         if (got <= 0) return Step::End;
         payload_left_ -= static_cast<std::size_t>(got);
@@ -203,7 +203,7 @@ ServerConnection::Step ServerConnection::flush() {
     while (out_.left_bytes() != 0) {
         const msghdr message = out_.next(kServerCallBytes);
         const int more = state_ == State::Reply && reply_.payload_bytes != 0 ? MSG_MORE : 0;
-        const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | more);
+        const ssize_t sent = channel_.send(message, more);
         if (sent < 0) return would_block() ? Step::Blocked : Step::End;
         out_.advance(static_cast<std::size_t>(sent));
     }
@@ -229,7 +229,7 @@ ServerConnection::Step ServerConnection::send_payload() {
             return Step::Done;
         }
         const msghdr message = payload_.next(kServerCallBytes);
-        const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+        const ssize_t sent = channel_.send(message, MSG_MORE);
         if (sent > 0) {
             payload_.advance(static_cast<std::size_t>(sent));
             turn_bytes_ += static_cast<std::size_t>(sent);
@@ -250,7 +250,7 @@ ServerConnection::Step ServerConnection::pad_payload() {
     static constexpr std::array<std::byte, 4096> kZeroes{};
     while (payload_left_ != 0) {
         const std::size_t size_bytes = std::min(payload_left_, kZeroes.size());
-        const ssize_t sent = send(fd_.get(), kZeroes.data(), size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+        const ssize_t sent = channel_.send(kZeroes.data(), size_bytes, MSG_MORE);
         if (sent < 0) return would_block() ? Step::Blocked : Step::End;
         payload_left_ -= static_cast<std::size_t>(sent);
         turn_bytes_ += static_cast<std::size_t>(sent);

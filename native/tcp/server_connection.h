@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/owned_fd.h"
+#include "tcp/channel.h"
 #include "tcp/exposure.h"
 #include "tcp/vectors.h"
 #include "tcp/wire.h"
@@ -27,11 +27,11 @@ public:
         End,      // the peer has gone, or makes no sense
     };
 
-    ServerConnection(OwnedFd fd, std::shared_ptr<const Exposure> exposure);
+    ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure);
 
     Turn advance();
 
-    int fd() const { return fd_.get(); }
+    int fd() const { return channel_.fd(); }
     const Exposure* exposure() const { return exposure_.get(); }
 
 private:
@@ -59,7 +59,7 @@ private:
 
     Direction direction() const { return request_.operation == Operation::Read ? Direction::Read : Direction::Write; }
 
-    OwnedFd fd_;
+    Channel channel_;
     const std::shared_ptr<const Exposure> exposure_;
     State state_ = State::Request;
     Request request_;

@@ -80,6 +80,7 @@ Status TransferEngine::dial_once(const std::string& session) {
         request.allowed = allowed_;
         request.choose = choose_network_route_;
         request.ucx = ucx_options_;
+        request.identity = identity_;
         request.deadline = deadline();
         directory = directory_;
         service = service_;

@@ -36,6 +36,11 @@ Status refuses(const DialRequest& request, const Refused& refused) {
     return fail(Status::NotConnected, "session %s refuses: %s", request.session.c_str(), refused.reason.c_str());
 }
 
+Status distrust(const DialRequest& request, const Link& link) {
+    return fail(Status::NotConnected, "session %s: there is no encrypted connection to it: %s", request.session.c_str(),
+                link.failure().c_str());
+}
+
 Status crowded(const DialRequest& request) {
     return fail(Status::NoResources,
                 "session %s: too many descriptors of this user are on their way between processes; raise the limit of "
@@ -62,20 +67,41 @@ Status receive(Link& link, const DialRequest& request, Packet& packet) {
             case Reception::Packet:
                 return Status::Ok;
             case Reception::End:
-                return strange(request);
+                return link.failure().empty() ? strange(request) : distrust(request, link);
+        }
+    }
+}
+
+// A connection to the session's address, encrypted if this process wants that.
+Status connect(const DialRequest& request, std::shared_ptr<Link>& link) {
+    OwnedFd connection;
+    if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
+        return status;
+    }
+    std::unique_ptr<tls::Stream> tls;
+    if (request.identity != nullptr) {
+        tls = tls::Stream::open(request.identity->context(), connection.get(), tls::Role::Client);
+        if (tls == nullptr) return fail(Status::NoResources, "session %s: no memory for TLS", request.session.c_str());
+    }
+    link = std::make_shared<Link>(Link::Kind::Tcp, std::move(connection), std::move(tls));
+    for (;;) {
+        switch (link->shake_hands()) {
+            case tls::Handshake::Done:
+                return Status::Ok;
+            case tls::Handshake::Failed:
+                return distrust(request, *link);
+            case tls::Handshake::Blocked:
+                if (const Status status = wait_for_news(*link, request); status != Status::Ok) return status;
         }
     }
 }
 
 Status ask_who(const DialRequest& request, std::shared_ptr<Link>& link, Welcome& welcome) {
-    OwnedFd connection;
-    if (const Status status = connect_to(request.address, request.deadline, connection); status != Status::Ok) {
-        return status;
-    }
-    link = std::make_shared<Link>(Link::Kind::Tcp, std::move(connection));
+    if (const Status status = connect(request, link); status != Status::Ok) return status;
     if (link->send(encode(Hello{})) != Sending::Sent) return strange(request);
     Packet answer;
     if (const Status status = receive(*link, request, answer); status != Status::Ok) return status;
+    if (const std::optional<Refused> refused = decode_refused(answer.bytes)) return refuses(request, *refused);
     const std::optional<Welcome> decoded = decode_welcome(answer.bytes);
     if (!decoded) return strange(request);
     welcome = *decoded;
@@ -139,7 +165,7 @@ Status take_pages(const DialRequest& request, Packet& answer, Peer& peer, Secret
 
 Status reach_over_tcp(const DialRequest& request, const SessionAddress& address, const Secret& secret, Peer& peer) {
     tcp::Target target;
-    const Status status = tcp::Target::make(address, {peer.instance, secret}, target);
+    const Status status = tcp::Target::make(address, {peer.instance, secret}, request.identity, target);
     if (status != Status::Ok) return about(request, status);
     peer.transport = std::make_unique<tcp::TcpTransport>(target);
     peer.is_synchronous = false;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "endpoint/address.h"
 #include "endpoint/frames.h"
+#include "tls/identity.h"
 #include "transfer/peers.h"
 #include "ucx/context.h"
 
@@ -31,8 +32,9 @@ struct DialRequest {
     std::string own_session;
     std::string own_host;
     RoutesAllowed allowed;
-    ChooseNetworkRoute choose;  // nothing: TCP
-    ucx::Options ucx;           // of our own end, if it has one
+    ChooseNetworkRoute choose;                      // nothing: TCP
+    ucx::Options ucx;                               // of our own end, if it has one
+    std::shared_ptr<const tls::Identity> identity;  // what goes over TCP is encrypted
     Deadline deadline;
 };
 

@@ -98,7 +98,8 @@ void TransferEngine::set_directory(Directory directory) {
 }
 
 Status TransferEngine::open(const std::string& session, Milliseconds timeout, const std::string& host,
-                            RoutesAllowed allowed, const DataPlace& data_place, const UcxUse& ucx) {
+                            RoutesAllowed allowed, const DataPlace& data_place, const UcxUse& ucx,
+                            std::shared_ptr<const tls::Identity> identity) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     SessionAddress address;
     if (const Status status = SessionAddress::parse(session, address); status != Status::Ok) return status;
@@ -121,8 +122,8 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     if (const Status status = listen_at(address, listener); status != Status::Ok) return status;
     std::unique_ptr<tcp::Listener> data_listener;
     if (!data_place.host.empty()) {
-        const Status status =
-            tcp::Listener::open({data_place.host, data_place.first_port}, data_place.last_port, data_listener);
+        const Status status = tcp::Listener::open({data_place.host, data_place.first_port}, data_place.last_port,
+                                                  identity, data_listener);
         if (status != Status::Ok) return status;
     }
     const auto offers = std::make_shared<SegmentOffers>();
@@ -138,7 +139,8 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
                              .registrations_fd = page->shown_fd(),
                              .segments = offers,
                              .ucx = ucx.offer,
-                             .ucx_ranges = ucx_ranges};
+                             .ucx_ranges = ucx_ranges,
+                             .identity = identity};
     std::unique_ptr<LivenessLease> lease;
     std::unique_ptr<SessionService> service;
     Status status = LivenessLease::start(page->life(), lease);
@@ -166,6 +168,7 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
     choose_network_route_ = ucx.choose;
     ucx_options_ = ucx.options.value_or(ucx::Options{});
     ucx_ranges_ = ucx_ranges;
+    identity_ = std::move(identity);
     open_.store(true, std::memory_order_release);
     return Status::Ok;
 }

@@ -31,6 +31,7 @@
 #include "sync/liveness_lease.h"
 #include "tcp/listener.h"
 #include "tcp/served_memory.h"
+#include "tls/identity.h"
 #include "transfer/dialling.h"
 #include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
@@ -97,10 +98,12 @@ public:
     TransferEngine(const TransferEngine&) = delete;
     TransferEngine& operator=(const TransferEngine&) = delete;
 
-    // `host` says which host this process counts as: engines of other hosts are reached through the network.
+    // `host` says which host this process counts as: engines of other hosts are reached through the network. With an
+    // identity all that goes through it is encrypted, and so are peers' connections to us.
     // While another thread closes the engine, `open`, `close`, `port` and `allocate` wait for it.
     Status open(const std::string& session, Milliseconds timeout, const std::string& host, RoutesAllowed allowed = {},
-                const DataPlace& data_place = {}, const UcxUse& ucx = {});
+                const DataPlace& data_place = {}, const UcxUse& ucx = {},
+                std::shared_ptr<const tls::Identity> identity = nullptr);
     void close();  // idempotent
     void abandon_in_child();
     bool is_open() const { return !fork_guard_.in_forked_child() && open_.load(std::memory_order_acquire); }
@@ -208,6 +211,7 @@ private:
     Directory directory_;
     ChooseNetworkRoute choose_network_route_;
     ucx::Options ucx_options_;
+    std::shared_ptr<const tls::Identity> identity_;
     std::shared_ptr<ucx::ServedRanges>
         ucx_ranges_;  // what peers of other hosts reach by UCX; nothing if it is not here
     std::shared_ptr<PeerFailures> failures_ = std::make_shared<PeerFailures>();

@@ -89,8 +89,8 @@ Status SessionService::open(OwnedFd tcp_listener) {
     Status status = listen_abstract(unix_name_, unix_listener);
     if (status != Status::Ok) return status;
     std::vector<Endpoint::Listener> listeners;
-    listeners.push_back({Link::Kind::Tcp, std::move(tcp_listener)});
-    listeners.push_back({Link::Kind::Unix, std::move(unix_listener)});
+    listeners.push_back({Link::Kind::Tcp, std::move(tcp_listener), offer_.identity});
+    listeners.push_back({Link::Kind::Unix, std::move(unix_listener), nullptr});
     status = Endpoint::open(std::move(listeners), kStrangers, endpoint_);
     if (status != Status::Ok) {
         return fail(status, "session %s: %s", offer_.session.c_str(), take_last_error().c_str());

@@ -46,6 +46,7 @@ struct SessionOffer {
     std::shared_ptr<SegmentOffers> segments;
     UcxOffer ucx;
     std::shared_ptr<const ucx::ServedRanges> ucx_ranges;  // nothing: UCX is not offered
+    std::shared_ptr<const tls::Identity> identity;        // what comes over TCP is encrypted
 };
 
 // Thread contract: public methods from any thread; the destructor ends the thread and joins it.

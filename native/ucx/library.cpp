@@ -2,7 +2,6 @@
 #include "ucx/library.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <array>
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "base/last_error.h"
+#include "base/loaded_library.h"
 
 namespace memfabric::ucx {
 namespace {
@@ -57,22 +57,9 @@ private:
 };
 
 // Also one that was renamed when it was packed into a wheel: libucp-0123abcd.so.0.0.0.
-bool is_named_ucp(std::string_view path) {
-    const std::string_view file = path.substr(path.rfind('/') + 1);
+bool is_named_ucp(std::string_view file) {
     return file.starts_with("libucp") && file.find(".so") != std::string_view::npos &&
            (file[6] == '.' || file[6] == '-');
-}
-
-std::string path_in_process() {
-    std::string found;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* result) {
-            if (info->dlpi_name == nullptr || !is_named_ucp(info->dlpi_name)) return 0;
-            *static_cast<std::string*>(result) = info->dlpi_name;
-            return 1;
-        },
-        &found);
-    return found;
 }
 
 bool is_same_file(const std::string& one, const std::string& other) {
@@ -95,7 +82,7 @@ Status Library::load(const Search& search) {
 }
 
 Status Library::open(const Search& search) {
-    const std::string present = path_in_process();
+    const std::string present = path_of_loaded(is_named_ucp);
     if (!search.chosen.empty()) return open_file(search.chosen, present);
     if (!present.empty()) return open_file(present, present);
     if (open_file(kSystemLibrary, "") == Status::Ok) return Status::Ok;

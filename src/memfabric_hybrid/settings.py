@@ -71,6 +71,13 @@ STORE_TLS_INFO = Setting(
     "Turns TLS of the store on in programs that do not give certificates themselves: the text of set_conf_store_tls, "
     "with tlsPk, and tlsPkPwd as the file that holds the passphrase.",
 )
+DATA_TLS = Setting(
+    ("MF_DATA_TLS",),
+    "on",
+    "word",
+    ("on", "off"),
+    "Whether what goes between hosts is encrypted as well where the store has TLS; off: on a network that is trusted.",
+)
 ETCD_USER = Setting(
     ("MF_ETCD_USER",),
     "",
@@ -140,6 +147,7 @@ ALL: tuple[Setting, ...] = (
     STORE_TOKEN,
     STORE_TOKEN_FILE,
     STORE_TLS_INFO,
+    DATA_TLS,
     ETCD_USER,
     ETCD_PASSWORD,
     ETCD_PASSWORD_FILE,
@@ -202,6 +210,10 @@ def huge_pages_wanted() -> bool:
 
 def prefault_wanted() -> bool:
     return _is_on(PREFAULT)
+
+
+def data_tls_wanted() -> bool:
+    return _is_on(DATA_TLS)
 
 
 def transfer_timeout_ms() -> int:

@@ -21,6 +21,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, MallocFailed, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Joined, Left, Roster, Stamp
 from memfabric_hybrid.store import WatchUpdate
+from memfabric_hybrid.store.protection.data_tls import DataTls
 from memfabric_hybrid.transports.routes import Route
 from support import pool_twins
 from support.pool_twins import CAPACITY, SPEC, TwinExchange, TwinOwner, TwinQueue, TwinSpace
@@ -40,7 +41,9 @@ class Scene:
         self.exchange = TwinExchange({})
         self.notices = TwinQueue()
         self.reannounced = 0
-        node: Any = SimpleNamespace(exchange=self.exchange, notices=self.notices, data_address="10.0.0.1:4711")
+        node: Any = SimpleNamespace(
+            exchange=self.exchange, notices=self.notices, data_address="10.0.0.1:4711", data_tls=DataTls()
+        )
         space: Any = self.space
         known = Participants(0, 100, HERE, CAPACITY, Roster(own_rank=0, grace_s=GRACE_S))
         self.group = Group(node, known, PeerMemory(SPEC, space), self.owner, self._reannounce)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import memfabric_hybrid as mf
@@ -66,3 +67,25 @@ def test_key_that_cannot_be_read_is_refused_at_the_call(
         code, sentence = member(compiled, tls_store, how, authority, issued)
         assert code == -2000
         assert str(issued.key) in sentence
+
+
+def test_certificates_for_data(compiled: Compile, authority: Authority, tmp_path: Path) -> None:
+    """`hcomTlsConfig`: with them an engine of another language is reached, and with a stranger's it is not."""
+    memory = np.zeros(64, np.uint8)
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other", "other")
+    assert mf.set_conf_store_tls(True, authority.info(authority.issue("target"))) == 0, mf.get_last_err_msg()
+    engine = mf.TransferEngine()
+    try:
+        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0) == 0, mf.get_last_err_msg()
+        assert engine.register(memory) == 0
+        for whose, code, words in ((authority, "0", ""), (stranger, "-2014", "its certificate is not trusted")):
+            issued = whose.issue("initiator")
+            program = compiled("tls_transfer.c")
+            said = run(program, engine.session_id, memory.ctypes.data, whose.file, issued.certificate, issued.key)
+            assert said.startswith(f"{code} ")
+            assert words in said
+        assert memory.tobytes().startswith(b"written by C with TLS\0")
+    finally:
+        engine.destroy()
+        assert mf.set_conf_store_tls(False, "") == 0

@@ -29,6 +29,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import InProcessServer, InProcessStore, Refusal
+from memfabric_hybrid.store.protection.data_tls import DataTls
 from memfabric_hybrid.transports.routes import Route
 from memfabric_hybrid.transports.ucx_ends import UcxEnd
 
@@ -214,6 +215,7 @@ class TwinNode:
         self.reannouncements = TwinQueue()
         self.is_silent = False  # answers nobody
         self.data_address = "10.0.0.1:4711"
+        self.data_tls = DataTls()  # off
         self.store_is_away = False
         self.pools: list[Pool] = []
         self.failure: FabricError | None = None

@@ -38,6 +38,10 @@ def start(session: str = "127.0.0.1:0", role: str = "Decode", store_url: str | N
     return engine.session_id
 
 
+def set_environment(name: str, value: str) -> None:
+    os.environ[name] = value
+
+
 def open_memory(name: str, size: int, kind: str = "private", register: bool = True) -> int:
     """Memory filled with zeroes: private, or of `trans_malloc`; its address."""
     if kind == "arena":

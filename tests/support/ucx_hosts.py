@@ -16,7 +16,7 @@ def _library() -> str:
     return next(str(file.locate()) for file in files("libucx-cu12") or () if file.name == "libucp.so.0")
 
 
-LIBRARY = {"MF_UCX_LIBRARY": _library()}
+LIBRARY = {"MF_UCX_LIBRARY": _library(), "MF_DATA_TLS": "off"}  # also where the store has TLS: UCX encrypts nothing
 ENVIRONMENT = {"MF_UCX_DEVICES": f"tcp:{DEVICE}", **LIBRARY}
 LOOPBACK = {"MF_UCX_DEVICES": "tcp:lo", **LIBRARY}
 UCX_ONLY = int(bm.BmDataOpType.HOST_RDMA)

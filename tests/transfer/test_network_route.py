@@ -59,6 +59,7 @@ def test_a_peer_without_ucx_is_not_reached_by_it(cluster: Cluster) -> None:
     assert "HOST_RDMA is not possible: the other end says: data_op_type does not allow RDMA" in sentence
 
 
+@pytest.mark.plain_store("with TLS there is another reason")
 def test_without_a_device_host_rdma_says_where_it_looked() -> None:
     with mf.TransferEngine() as engine:
         assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, HOST_RDMA) == -2002

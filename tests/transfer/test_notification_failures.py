@@ -159,6 +159,7 @@ def notify_frame(number: int, data: bytes) -> bytes:
     return frame(NOTIFY, struct.pack("<Q", number) + data)
 
 
+@pytest.mark.plain_store("it speaks frames itself")
 def test_a_peer_that_has_not_attached_cannot_notify(engine: mf.TransferEngine) -> None:
     with connected(engine) as (peer, _):
         peer.sendall(notify_frame(1, b"x"))
@@ -176,6 +177,7 @@ WRONG = {
 }
 
 
+@pytest.mark.plain_store("it speaks frames itself")
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_what_is_malformed_ends_that_connection_only(engine: mf.TransferEngine, wrong: bytes) -> None:
     with attached(engine) as peer, attached(engine, b"good:1") as good:
@@ -188,6 +190,7 @@ def test_what_is_malformed_ends_that_connection_only(engine: mf.TransferEngine, 
     assert engine.notifications() == [("hostile:1", b"well-formed"), ("good:1", b"still here")]
 
 
+@pytest.mark.plain_store("it speaks frames itself")
 def test_a_sender_whose_name_is_no_text(engine: mf.TransferEngine) -> None:
     """It is shown as far as it can be; the callback that hears of its end lives on."""
     downs: list[str] = []
@@ -206,6 +209,7 @@ def send_without_end(peer: socket.socket, engine: mf.TransferEngine) -> None:
         engine.notifications()
 
 
+@pytest.mark.plain_store("it speaks frames itself")
 def test_a_peer_that_takes_no_answers_holds_up_nobody(engine: mf.TransferEngine) -> None:
     """It floods until its own socket is full: it is not listened to until it takes its answers. Others are."""
     with attached(engine) as flood, mf.TransferEngine() as other:
@@ -219,6 +223,7 @@ def test_a_peer_that_takes_no_answers_holds_up_nobody(engine: mf.TransferEngine)
         assert (other.session_id, b"a word") in engine.notifications()
 
 
+@pytest.mark.plain_store("it speaks frames itself")
 def test_an_answer_that_nobody_asked_for(engine: mf.TransferEngine) -> None:
     """A target that answers with nonsense: the call fails, and the next target is well."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -16,7 +16,10 @@ import pytest
 
 import memfabric_hybrid as mf
 
-pytestmark = pytest.mark.plain_user
+pytestmark = [
+    pytest.mark.plain_user,
+    pytest.mark.plain_store("its programs speak frames, or are of users who cannot read the certificates of the run"),
+]
 
 NOBODY = 65534
 # Speaks the protocol itself, so that nothing of the library could refuse on this side.

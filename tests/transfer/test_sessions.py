@@ -252,6 +252,7 @@ def test_many_threads_share_one_attempt(engine: mf.TransferEngine, workers: Work
         cluster.kill(0, signal.SIGCONT)
 
 
+@pytest.mark.plain_store("with TLS it is said in other words")
 def test_what_is_no_engine(engine: mf.TransferEngine) -> None:
     def serve(listener: socket.socket, answer: bytes) -> None:
         connection, _ = listener.accept()
@@ -270,6 +271,7 @@ def test_what_is_no_engine(engine: mf.TransferEngine) -> None:
             thread.join()
 
 
+@pytest.mark.plain_store("with TLS it is said in other words")
 def test_another_host_is_reached_only_if_the_network_is_allowed() -> None:
     """A Welcome with another host's identity, and an engine that may use memory of its own host only."""
 

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-pytestmark = pytest.mark.needs_root("only root can start processes of other users")
+pytestmark = [
+    pytest.mark.needs_root("only root can start processes of other users"),
+    pytest.mark.plain_store("the other users cannot read the certificates of the run"),
+]
 
 ROOT, NOBODY, SOME_USER, ANOTHER_USER = 0, 65534, 12345, 23456
 # Everything is imported while it can be read. Users other than root may not be looked into after they were made, unless

@@ -84,7 +84,7 @@ typedef struct {
     uint32_t rankId;                  /* this process's rank if autoRanking is false */
     uint32_t flags;                   /* 0 */
     char hcomUrl[SMEM_BM_URL_SIZE];   /* "": where other hosts reach this one for data, "tcp://ip[/mask]:port" */
-    smem_tls_config hcomTlsConfig;    /* off */
+    smem_tls_config hcomTlsConfig;    /* off: data between hosts has the certificates of the store, if that has some */
     smem_tls_config storeTlsConfig;   /* off */
 } smem_bm_config_t;
 

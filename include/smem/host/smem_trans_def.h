@@ -31,7 +31,7 @@ typedef struct {
     uint32_t flags;                  /* 0 */
     smem_bm_data_op_type dataOpType; /* SMEMB_DATA_OP_SDMA */
     char nic[SMEM_TRANS_NIC_SIZE];   /* "": where peers of other hosts bring data, "tcp://ip[/mask]:port" */
-    smem_tls_config hcomTlsConfig;   /* off */
+    smem_tls_config hcomTlsConfig;   /* off: data between hosts has the certificates of the store, if that has some */
 } smem_trans_config_t;
 
 /* Runs on a thread of the library's own when a peer that was reached ends or dies. */

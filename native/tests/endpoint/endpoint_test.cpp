@@ -19,6 +19,7 @@
 #include "endpoint/instance_id.h"
 #include "tests/assertions.h"
 #include "tests/descriptor_limits.h"
+#include "tests/tls/tls_identity.h"
 
 namespace memfabric {
 namespace {
@@ -196,18 +197,97 @@ TEST(Endpoint, lets_one_in_without_descriptors_and_the_others_when_there_are_som
     EXPECT_EQ(content(*place.next()), "last");
 }
 
-TEST(Endpoint, hears_whole_frames_over_tcp) {
-    OwnedFd listener;
-    SessionAddress address{"127.0.0.1", 0};
-    OwnedFd holder;
-    ASSERT_EQ(reserve_port(holder, address.port), Status::Ok);
-    ASSERT_EQ(listen_at(address, listener), Status::Ok);
-    std::vector<Endpoint::Listener> listeners;
-    listeners.push_back({Link::Kind::Tcp, std::move(listener)});
+// An endpoint that listens on TCP, with somebody connected to it.
+struct TcpEndpoint {
+    explicit TcpEndpoint(std::shared_ptr<const tls::Identity> identity) {
+        SessionAddress address{"127.0.0.1", 0};
+        OwnedFd holder;
+        OwnedFd listener;
+        require_ok(reserve_port(holder, address.port));
+        require_ok(listen_at(address, listener));
+        std::vector<Endpoint::Listener> listeners;
+        listeners.push_back({Link::Kind::Tcp, std::move(listener), std::move(identity)});
+        require_ok(Endpoint::open(std::move(listeners), Endpoint::kEverybodyMayStay, endpoint));
+        require_ok(connect_to(address, Clock::now() + kLong, connection));
+    }
+
+    // Until somebody has said something whole, or has gone; the other side does its part meanwhile.
+    template <typename Meanwhile>
+    Reception hear(Packet& packet, Meanwhile meanwhile) {
+        for (;;) {
+            meanwhile();
+            Endpoint::News news;
+            endpoint->wait(Clock::now() + 10ms, news);
+            for (const std::shared_ptr<Link>& link : news.links) {
+                if (const Reception reception = link->receive(packet); reception != Reception::Nothing) {
+                    heard = link;
+                    return reception;
+                }
+            }
+        }
+    }
+
     std::shared_ptr<Endpoint> endpoint;
-    ASSERT_EQ(Endpoint::open(std::move(listeners), Endpoint::kEverybodyMayStay, endpoint), Status::Ok);
     OwnedFd connection;
-    ASSERT_EQ(connect_to(address, Clock::now() + kLong, connection), Status::Ok);
+    std::shared_ptr<Link> heard;
+};
+
+TEST(Endpoint, hears_encrypted_frames) {
+    if (const std::string obstacle = no_openssl(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+    const auto identity = good_identity();
+    TcpEndpoint place(identity);
+    auto stream = tls::Stream::open(identity->context(), place.connection.get(), tls::Role::Client);
+    Link peer(Link::Kind::Tcp, std::move(place.connection), std::move(stream));
+    bool said = false;
+    Packet packet;
+    const Reception reception = place.hear(packet, [&] {
+        if (!said && peer.shake_hands() == tls::Handshake::Done) said = peer.send(encode(Hello{})) == Sending::Sent;
+    });
+    EXPECT_EQ(reception, Reception::Packet);
+    EXPECT_TRUE(decode_hello(packet.bytes).has_value());
+    ASSERT_EQ(place.heard->send(encode(Refused{"no"})), Sending::Sent);
+    ASSERT_EQ(peer.wait_for_news(Clock::now() + kLong), Status::Ok);
+    ASSERT_EQ(peer.receive(packet), Reception::Packet);
+    EXPECT_EQ(decode_refused(packet.bytes)->reason, "no");
+}
+
+TEST(Endpoint, tells_who_does_not_encrypt) {
+    if (const std::string obstacle = no_openssl(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+    TcpEndpoint place(good_identity());
+    Link peer(Link::Kind::Tcp, std::move(place.connection));
+    ASSERT_EQ(peer.send(encode(Hello{})), Sending::Sent);
+    Packet packet;
+    std::thread reader([&] {
+        while (peer.receive(packet) == Reception::Nothing) static_cast<void>(peer.wait_for_news(Clock::now() + kLong));
+        peer.close();
+    });
+    Packet nothing;
+    EXPECT_EQ(place.hear(nothing, [] {}), Reception::End);
+    reader.join();
+    ASSERT_TRUE(decode_refused(packet.bytes).has_value());
+    EXPECT_TRUE(contains(decode_refused(packet.bytes)->reason, "encrypted connections only"));
+}
+
+TEST(Endpoint, refuses_who_encrypts_where_nobody_can) {
+    if (const std::string obstacle = no_openssl(); !obstacle.empty()) GTEST_SKIP() << obstacle;
+    TcpEndpoint place(nullptr);
+    auto stream = tls::Stream::open(good_identity()->context(), place.connection.get(), tls::Role::Client);
+    auto peer = std::make_unique<Link>(Link::Kind::Tcp, std::move(place.connection), std::move(stream));
+    std::string failure;
+    Packet packet;
+    const Reception reception = place.hear(packet, [&] {
+        if (peer != nullptr && peer->shake_hands() == tls::Handshake::Failed) {
+            failure = peer->failure();
+            peer.reset();
+        }
+    });
+    EXPECT_EQ(reception, Reception::End);
+    EXPECT_TRUE(contains(failure, "it ended the connection in the TLS handshake"));
+}
+
+TEST(Endpoint, hears_whole_frames_over_tcp) {
+    const TcpEndpoint place(nullptr);
+    const auto& [endpoint, connection, heard] = place;
     Endpoint::News news;
     endpoint->wait(Clock::now() + kLong, news);
     ASSERT_EQ(news.links.size(), 1U);

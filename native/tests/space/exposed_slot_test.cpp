@@ -31,11 +31,11 @@ struct Initiator {
     std::vector<std::byte> own = std::vector<std::byte>(kMiB, std::byte{7});
 
     Initiator() {
-        require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, listener));
+        require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, nullptr, listener));
         Connect connect{};
         require_ok(world.space->serve(connect));
         tcp::Target target;
-        require_ok(tcp::Target::make(listener->address(), connect, target));
+        require_ok(tcp::Target::make(listener->address(), connect, nullptr, target));
         transport = std::make_unique<tcp::TcpTransport>(target);
     }
 

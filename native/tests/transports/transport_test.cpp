@@ -17,6 +17,7 @@
 #include "tcp/served_memory.h"
 #include "tcp/transport.h"
 #include "tests/assertions.h"
+#include "tests/tls/tls_identity.h"
 #include "tests/transports/far_memory.h"
 #include "tests/transports/faulty.h"
 #include "tests/transports/kernel_route.h"
@@ -68,16 +69,16 @@ private:
 };
 
 // Memory behind a real connection; that it is this process's changes nothing on the way.
-class TcpPeer final : public PeerMemory {
+class TcpPeer : public PeerMemory {
 public:
-    TcpPeer() {
+    explicit TcpPeer(const std::shared_ptr<const tls::Identity>& identity = nullptr) {
         Connect connect;
         fill_random(connect.target);
         fill_random(connect.secret);
         served_ = std::make_unique<tcp::ServedMemory>(connect, exposed_);
-        require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, listener_));
+        require_ok(tcp::Listener::open({"127.0.0.1", 0}, 0, identity, listener_));
         tcp::Target target;
-        require_ok(tcp::Target::make(listener_->address(), connect, target));
+        require_ok(tcp::Target::make(listener_->address(), connect, identity, target));
         transport_ = std::make_unique<tcp::TcpTransport>(target);
     }
     Transport& transport() override { return *transport_; }
@@ -102,6 +103,11 @@ private:
     std::unique_ptr<tcp::ServedMemory> served_;
     std::unique_ptr<tcp::Listener> listener_;
     std::unique_ptr<tcp::TcpTransport> transport_;
+};
+
+class TlsPeer final : public TcpPeer {
+public:
+    TlsPeer() : TcpPeer(good_identity()) {}
 };
 
 // The same with UCX: another worker of this process, behind a connection.
@@ -277,7 +283,8 @@ std::unique_ptr<PeerMemory> make() {
 INSTANTIATE_TEST_SUITE_P(
     AllTransports, TransportConformance,
     ::testing::Values(Way{"mapped", make<MappedPeer>}, Way{"peer_process", make<ProcessPeer>, no_kernel_route},
-                      Way{"tcp", make<TcpPeer>}, Way{"ucx", make<UcxPeer>, load_ucx},
+                      Way{"tcp", make<TcpPeer>}, Way{"tcp_with_tls", make<TlsPeer>, no_openssl},
+                      Way{"ucx", make<UcxPeer>, load_ucx},
                       Way{"mapped_on_another_thread", make<OtherThreadPeer<MappedPeer>>},
                       Way{"peer_process_on_another_thread", make<OtherThreadPeer<ProcessPeer>>, no_kernel_route}),
     [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });

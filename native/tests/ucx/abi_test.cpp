@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "tests/assertions.h"
+#include "tests/called_alike.h"
 
 #if __has_include(<ucp/api/ucp.h>)
 #include <ucp/api/ucp.h>
@@ -65,25 +66,7 @@ static_assert(RequestParams::kForce == UCP_EP_CLOSE_FLAG_FORCE);
 static_assert(sizeof(Result) == sizeof(ucs_status_t));
 static_assert(kOk == UCS_OK && kInProgress == UCS_INPROGRESS && kBusy == UCS_ERR_BUSY && kLastError == UCS_ERR_LAST);
 
-// A function of theirs can be called as one of ours if result and parameters are as wide, one by one. Integers and
-// pointers of one width are passed alike.
-template <typename Ours, typename Theirs>
-constexpr bool is_called_alike = false;
-template <typename OurResult, typename... Our, typename TheirResult, typename... Their>
-    requires(sizeof...(Our) == sizeof...(Their))
-constexpr bool is_called_alike<OurResult (*)(Our...), TheirResult(Their...)> = [] {
-    constexpr auto width = []<typename T>(std::type_identity<T>) {
-        if constexpr (std::is_void_v<T>) {
-            return std::size_t{0};
-        } else {
-            return sizeof(T);
-        }
-    };
-    return width(std::type_identity<OurResult>{}) == width(std::type_identity<TheirResult>{}) &&
-           ((sizeof(Our) == sizeof(Their)) && ...) && ((std::is_pointer_v<Our> == std::is_pointer_v<Their>) && ...);
-}();
-
-#define SAME_CALL(ours, theirs) static_assert(is_called_alike<decltype(Functions::ours), decltype(theirs)>)
+#define SAME_CALL(ours, theirs) static_assert(tests::is_called_alike<decltype(Functions::ours), decltype(theirs)>)
 
 SAME_CALL(get_version, ucp_get_version);
 SAME_CALL(status_text, ucs_status_string);

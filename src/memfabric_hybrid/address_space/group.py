@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.address_space import join_fact
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.join_fact import DataPlace, JoinFact
 from memfabric_hybrid.address_space.layout import Tier
 from memfabric_hybrid.address_space.messages import Request, Share
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -26,7 +26,7 @@ from memfabric_hybrid.errors import FabricError, NotConnected, NotStarted, Timed
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Stamp
 from memfabric_hybrid.store import WatchUpdate
 from memfabric_hybrid.transports.nic import is_loopback
-from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, UCX, Route
+from memfabric_hybrid.transports.routes import MAPPED_MEMORY, NETWORK, NONE, UCX, Route, encrypted
 from memfabric_hybrid.transports.ucx_ends import UcxEnd
 from memfabric_hybrid.waiting_log import WaitingLog
 
@@ -332,6 +332,8 @@ class Group:
             if route.name == NETWORK and is_hidden:
                 route = Route(NONE, NOT_FROM_HERE.format(rank=rank, address=fact.data.address))
             if route.name == NETWORK:
+                route = self._secured(route, rank, fact.data)
+            if route.name == NETWORK:
                 self._memory.reach(rank, sizes, fact.data)
             if route.name == UCX:
                 self._memory.reach_by_ucx(rank, sizes, fact.ucx)
@@ -341,6 +343,14 @@ class Group:
             self._memory.revoke(rank, route.reason)
             log.warning("%s", f"rank {rank} cannot be reached: {route.reason}")
         self._routes[rank] = route
+
+    def _secured(self, route: Route, rank: int, data: DataPlace) -> Route:
+        """The same way, if both ends agree on how."""
+        has_tls = self._node.data_tls.is_on
+        if data.has_tls == has_tls:
+            return encrypted(route) if has_tls else route
+        one, other = (f"rank {rank}", "this process") if data.has_tls else ("this process", f"rank {rank}")
+        return Route(NONE, f"{one} sends data with TLS only, {other} without; set MF_DATA_TLS to the same on all hosts")
 
     def withdrawn(self, rank: int, stamp: Stamp, reason: str) -> None:
         """A neighbour said that it leaves."""

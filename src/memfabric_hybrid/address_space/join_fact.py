@@ -18,6 +18,7 @@ class DataPlace(msgspec.Struct, frozen=True, array_like=True):
     address: str
     memory_id: bytes
     secret: bytes
+    has_tls: bool = False  # nothing else is let in
 
 
 class UcxPlace(msgspec.Struct, frozen=True, array_like=True):

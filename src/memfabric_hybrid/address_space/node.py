@@ -20,6 +20,7 @@ from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.membership.call_queue import CallQueue
 from memfabric_hybrid.membership.member import Entry, Member
 from memfabric_hybrid.store import FAREWELL_S, SessionEvent, SessionFailed, SessionLost, SessionRestored
+from memfabric_hybrid.store.protection.data_tls import DataTls
 from memfabric_hybrid.transports.nic import default_place, listen_place
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ class Node:
         self._failure: str | None = None  # a thread that pools depend on is not there any more
         self.store_is_away = False
         place = listen_place(nic) if nic else default_place(entry.url.host, entry.url.port)
+        self.data_tls = DataTls()
         _native.set_host_timeout(settings.heartbeat_timeout_s())
         self.notices = CallQueue(f"memfabric-{entry.kind}-events")  # the program's group-event handlers
         self.reannouncements = CallQueue(f"memfabric-{entry.kind}-reannounce")  # after a silence
-        self.member = Member.enter(entry, self._on_session, deadline, interruption)
         try:
-            self._data_listener = _native.DataListener(*place)
+            self.member = Member.enter(entry, self._on_session, deadline, interruption)
+        except BaseException:
+            self.data_tls.close()
+            raise
+        try:
+            self._data_listener = _native.DataListener(*place, self.data_tls.identity)
             try:
                 self.exchange = Exchange(
                     self.member.listener,
@@ -57,6 +63,7 @@ class Node:
                 self._data_listener.close()
                 raise
         except BaseException:
+            self.data_tls.close()
             self.member.leave(Deadline(FAREWELL_S))
             raise
 
@@ -102,6 +109,7 @@ class Node:
     def leave(self, farewell: Deadline) -> None:
         """Every pool must be gone already, or about to be. Takes about as long as `farewell` allows, whoever hangs."""
         self._data_listener.close()
+        self.data_tls.close()
         self.reannouncements.finish(farewell)
         self.exchange.close(farewell)
         self.member.leave(farewell)  # ends what waits for the store, in the re-announcing thread and elsewhere

@@ -23,11 +23,18 @@ log = logs.get(__name__)
 
 
 class PeerMemory:
-    """`ucx` is there if this process has UCX."""
+    """`identity` is there if data is encrypted, `ucx` if this process has UCX."""
 
-    def __init__(self, spec: PoolSpec, space: _native.Space, ucx: _native.UcxContext | None = None) -> None:
+    def __init__(
+        self,
+        spec: PoolSpec,
+        space: _native.Space,
+        identity: _native.TlsIdentity | None = None,
+        ucx: _native.UcxContext | None = None,
+    ) -> None:
         self._spec = spec
         self._space = space
+        self._identity = identity
         self._ucx = ucx
         self._transports: dict[int, tuple[DataPlace, _native.TcpTransport]] = {}  # by rank
         self._ucx_transports: dict[int, tuple[bytes, _native.UcxTransport]] = {}  # by rank, with the worker's address
@@ -65,8 +72,9 @@ class PeerMemory:
         """
         place, transport = self._transports.get(rank, (None, None))
         if transport is None or place != data:
-            plain_data.mention("over TCP")
-            transport = _native.TcpTransport(data.address, data.memory_id, data.secret)
+            if self._identity is None:
+                plain_data.mention("over TCP")
+            transport = _native.TcpTransport(data.address, data.memory_id, data.secret, self._identity)
             self._transports[rank] = (data, transport)
         self._attach_remote(rank, sizes, transport)
 

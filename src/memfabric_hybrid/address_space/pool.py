@@ -63,7 +63,9 @@ class Pool:
         member, roster = node.member, Roster(node.member.rank, settings.heartbeat_timeout_s())
         known = Participants(member.rank, member.instance, member.host, spec.layout.capacity, roster)
         self.spec = spec
-        self.group = Group(node, known, PeerMemory(spec, space, ucx.context), owner, self._reannounce_soon)
+        self.group = Group(
+            node, known, PeerMemory(spec, space, node.data_tls.identity, ucx.context), owner, self._reannounce_soon
+        )
         self.destroyed = False
         self.abandoned = False  # in a forked child: the parent's, not ours
         self._node = node
@@ -72,7 +74,7 @@ class Pool:
         self._owner = owner
         self._protocol = ShareProtocol(node, spec, own, self.group)
         self._ucx_memory = UcxMemory(spec.title, space, ucx, is_demanded=is_rdma_demanded(spec.op_type))
-        data = DataPlace(node.data_address, *space._serve())
+        data = DataPlace(node.data_address, *space._serve(), has_tls=node.data_tls.is_on)
         self._publication = Publication(member, spec, own, data, self._ucx_memory)
         self._changes = Changes(spec.title)
         self._lock = threading.Lock()

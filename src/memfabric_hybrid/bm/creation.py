@@ -51,7 +51,8 @@ def make(request: CreateRequest) -> BigMemory:
     layout, local = validated_layout(current.world_size, request.local, request.maximum)
     routes.check_tag(request.tag)
     rules = routes.parse_rules(request.tag_op_info)
-    ucx = ucx_offer.make(functools.reduce(operator.or_, rules.values(), request.op_type))
+    allowed = functools.reduce(operator.or_, rules.values(), request.op_type)
+    ucx = ucx_offer.make(allowed, must_encrypt=node.data_tls.is_on)
     routes.check_op_type(request.op_type, ucx.end)
     placement = _placement(request.flags)
     with current.creating:

@@ -66,7 +66,7 @@ def bm_init(
         flags=flags,
     )
     config.set_nic(nic)
-    tls.refuse_for_data(data_tls)
+    tls.use_for_data(data_tls)
     tls.use_for_store(store_tls)
     return bm.initialize(url, world_size, device_id, config)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import memfabric_hybrid as mf
-from memfabric_hybrid.errors import NoResources
 from memfabric_hybrid.store.protection import tls_configuration
 
 
-def refuse_for_data(paths: Sequence[str]) -> None:
-    """`hcomTlsConfig`; no paths: it is off."""
+def use_for_data(paths: Sequence[str]) -> None:
+    """`hcomTlsConfig`; no paths: data is protected as the store is."""
     if paths:
-        raise NoResources("this version has no TLS for data: turn hcomTlsConfig.tlsEnable off, or protect the network")
+        tls_configuration.for_data.set_paths(*paths)
 
 
 def use_for_store(paths: Sequence[str]) -> None:

@@ -87,7 +87,7 @@ def trans_create(
 ) -> Answer:
     _check_initialised()
     _check_config(role, init_timeout)
-    tls.refuse_for_data(data_tls)
+    tls.use_for_data(data_tls)
     if op_type < 0:
         raise InvalidParam(f"dataOpType is {op_type}, expected bits of smem_bm_data_op_type")
     engine = TransferEngine()

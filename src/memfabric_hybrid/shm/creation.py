@@ -90,7 +90,7 @@ def _validated_layout(request: CreateRequest, current: runtime.Runtime) -> Layou
 def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) -> ShareMemory:
     deadline = Deadline(current.config.create_timeout)
     op_type = ShmDataOpType(request.op_type).as_bm()
-    ucx = ucx_offer.make(op_type)
+    ucx = ucx_offer.make(op_type, must_encrypt=current.node.data_tls.is_on)
     if routes.is_rdma_demanded(op_type) and ucx.end.obstacle:
         raise NoResources(f"no route for data_op_type RDMA: {ucx.end.obstacle}; or allow MTE or SDMA as well")
     pages = ControlPages(request.rank, request.rank_size)

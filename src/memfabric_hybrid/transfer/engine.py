@@ -130,6 +130,8 @@ class TransferEngine(_native.TransferCore):
             with self._life:
                 self._enter(store_url, session, ways, undone, may_host=role == store_server_role)
         finally:
+            if self._ways is not ways:
+                ways.tls.close()
             for remains in undone:
                 remains.see_off(Deadline(FAREWELL_S))
 
@@ -154,7 +156,7 @@ class TransferEngine(_native.TransferCore):
         timeout_ms = settings.transfer_timeout_ms()
         _native.set_host_timeout(settings.heartbeat_timeout_s())
         address = f"{nic_choice.address_towards(url.host, url.port)}:0" if named and url is not None else session
-        self._open(address, timeout_ms, host_identity(), ways.allowed, ways.data_place, ways.ucx)
+        self._open(address, timeout_ms, host_identity(), ways.allowed, ways.data_place, ways.ucx, ways.tls.identity)
         self._ways = ways
         interruption = Interruption()
         try:
@@ -209,6 +211,8 @@ class TransferEngine(_native.TransferCore):
         """Under `_life`. What is left ends by itself; whoever holds no lock may wait for it."""
         session = self._session
         self._close()
+        if self._ways is not None:
+            self._ways.tls.close()
         self._ways = None
         _native._pause_point("transfer.destroy.closed")
         self._set_directory(None)

@@ -49,6 +49,11 @@ class Route(NamedTuple):
     reason: str
 
 
+def encrypted(route: Route) -> Route:
+    """The same way with TLS."""
+    return Route(route.name, f"{route.reason}; with TLS")
+
+
 def check_op_type(op_type: int, ucx: UcxEnd = NOT_OFFERED) -> None:
     """InvalidParam for bits nobody knows, NoResources when no route of this machine is among them.
 

@@ -12,6 +12,7 @@ from memfabric_hybrid.transports.op_types import RDMA, BmDataOpType
 from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd
 
 log = logs.get(__name__)
+NOT_ENCRYPTED = "UCX encrypts nothing, and data goes with TLS; where the network is trusted, MF_DATA_TLS=off allows it"
 
 
 class UcxOffer(NamedTuple):
@@ -21,13 +22,15 @@ class UcxOffer(NamedTuple):
     context: _native.UcxContext | None = None
 
 
-def make(allowed: int) -> UcxOffer:
+def make(allowed: int, *, must_encrypt: bool = False) -> UcxOffer:
     """For these operation types. UCX is loaded if they allow it and there is a device for it, and not otherwise.
 
     InvalidParam for a setting that means nothing; any other obstacle is in the answer.
     """
     if not allowed & RDMA:
         return UcxOffer(UcxEnd(obstacle="data_op_type does not allow RDMA"))
+    if must_encrypt:
+        return UcxOffer(UcxEnd(obstacle=NOT_ENCRYPTED))
     said = settings.text(settings.UCX_DEVICES)
     devices = rdma_devices.chosen(rdma_devices.ports(), said, settings.UCX_DEVICES.names[0])
     if devices.obstacle:

@@ -43,7 +43,7 @@ static void before_initialisation(smem_trans_config_t* config) {
     CHECK_REFUSED(smem_trans_create(NULL, "127.0.0.1", config), NULL, SMEM_INVALID_PARAM, "nic has no end");
     memset(config->nic, 0, sizeof config->nic);
     config->hcomTlsConfig.tlsEnable = true;
-    CHECK_REFUSED(smem_trans_create(NULL, "127.0.0.1", config), NULL, SMEM_NO_RESOURCES, "TLS");
+    CHECK_REFUSED(smem_trans_create(NULL, "127.0.0.1", config), NULL, SMEM_INVALID_PARAM, "TLS: caPath must be given");
     config->hcomTlsConfig.tlsEnable = false;
     CHECK_FAILS(smem_trans_write(nonsense, here, "127.0.0.1:1", there, 1), SMEM_INVALID_PARAM, "no handle");
 }

@@ -74,6 +74,11 @@ class PrivateKey:
                 raise InvalidParam(f"certificate {certificate} does not belong to {self.name}") from None
             raise self._unreadable() from None
 
+    def material(self) -> tuple[bytes, bytes]:
+        """Key and passphrase, as they are."""
+        text = read_file(self.file, "private key") if self.file else self._text.encode(errors="surrogateescape")
+        return text, self._plain_passphrase().encode(errors="surrogateescape")
+
     def _unreadable(self) -> InvalidParam:
         return InvalidParam(f"{self.name} cannot be read: it is no PEM key, or its passphrase is another")
 

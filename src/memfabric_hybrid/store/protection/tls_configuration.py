@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from memfabric_hybrid import settings
 from memfabric_hybrid.errors import InvalidParam
-from memfabric_hybrid.settings import STORE_TLS_INFO
+from memfabric_hybrid.settings import STORE_TLS_INFO, Setting
 from memfabric_hybrid.store.protection import tls_info
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class TlsConfiguration:
     """Every `set_…` raises InvalidParam for what cannot be used; then everything is as it was."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Setting | None = None) -> None:
+        """`environment` counts where the program says nothing."""
+        self._setting = environment
         self._lock = threading.Lock()
         self._files: TlsFiles | None = None  # None: off
         self._key: PrivateKey | None = None  # the one that was given last
@@ -89,7 +91,7 @@ class TlsConfiguration:
         """None: TLS is off. InvalidParam: it is on and has no key yet, or the environment turns it on and is wrong."""
         with self._lock:
             if self._files is None:
-                return self._of_environment(settings.text(STORE_TLS_INFO))
+                return None if self._setting is None else self._of_environment(settings.text(self._setting))
             if self._identity is None:
                 raise InvalidParam("TLS of the store is on and has no private key; set_conf_store_tls_key gives it one")
             return self._identity
@@ -147,4 +149,5 @@ def _of(text: str) -> tuple[TlsFiles, PrivateKey | None]:
     return files, key
 
 
-process_wide = TlsConfiguration()
+process_wide = TlsConfiguration(STORE_TLS_INFO)
+for_data = TlsConfiguration()  # of C programs, which may give other certificates for data

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.errors import FabricError, InvalidParam
 from memfabric_hybrid.store.protection.private_key import PrivateKey, read_file
 
@@ -42,6 +42,7 @@ class TlsIdentity:
         self._made_from = _stamp(files, key)
         self._contexts = _contexts(files, key)
         self._files, self._key = files, key
+        self._core: _native.TlsIdentity | None = None  # of connections that the core makes, once it has some
 
     def __repr__(self) -> str:
         return f"TlsIdentity({self._files.certificate})"
@@ -50,19 +51,40 @@ class TlsIdentity:
         """From the next connection on; those there are go on as they are."""
         stamp, contexts = _stamp(files, key), _contexts(files, key)
         with self._lock:
+            if self._core is not None:
+                self._core.renew(*_material(files, key))
             self._files, self._key, self._made_from, self._contexts = files, key, stamp, contexts
 
     def contexts(self) -> TlsContexts:
         with self._lock:
-            now = _stamp(self._files, self._key)
-            if now != self._made_from:
-                self._made_from = now
-                self._renew()
+            self._look()
             return self._contexts
+
+    def for_core(self) -> _native.TlsIdentity:
+        """The same for connections that the core makes. Always this one: it changes with our files."""
+        with self._lock:
+            self._look()
+            if self._core is None:
+                self._core = _native.TlsIdentity(*_material(self._files, self._key))
+            return self._core
+
+    def look(self) -> None:
+        """Whether the files have changed."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        now = _stamp(self._files, self._key)
+        if now != self._made_from:
+            self._made_from = now
+            self._renew()
 
     def _renew(self) -> None:
         try:
-            self._contexts = _contexts(self._files, self._key)
+            contexts = _contexts(self._files, self._key)
+            if self._core is not None:
+                self._core.renew(*_material(self._files, self._key))
+            self._contexts = contexts
         except FabricError as failure:
             _log.warning("TLS: changed files cannot be used, the old ones still serve: %s", failure)
         else:
@@ -73,6 +95,13 @@ def check_files(files: TlsFiles) -> None:
     """InvalidParam for what cannot be used, before there is a key."""
     _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), files)
     _check_certificate(files.certificate)
+
+
+def _material(files: TlsFiles, key: PrivateKey) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """As the core wants it."""
+    authorities = b"\n".join(read_file(path, "CA file") for path in _expanded(files.ca_files))
+    revocations = b"\n".join(read_file(path, "CRL file") for path in _expanded(files.crl_files))
+    return authorities, revocations, read_file(files.certificate, "certificate"), *key.material()
 
 
 def _stamp(files: TlsFiles, key: PrivateKey) -> Stamp:
