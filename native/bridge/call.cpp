@@ -25,7 +25,9 @@ Carry served() { return carrier.load(std::memory_order_acquire); }
 
 void make_fork_handlers() {
     static_cast<void>(ForkGuard::forks());
-    { const NoForks made_with_the_first; }
+    {
+        const NoForks made_with_the_first;
+    }
     static_cast<void>(ExportedMemory::process());
     static_cast<void>(CopyEngine::process());
     static_cast<void>(RegionTable::process());

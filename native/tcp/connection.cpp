@@ -40,7 +40,8 @@ Connection::Connection(const Target& target) : target_(target) {
 
 // 0, or what is in the way.
 int Connection::begin_connecting() {
-    Link::Socket socket{OwnedFd(::socket(target_.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), {}};
+    Link::Socket socket{OwnedFd(::socket(target_.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+                        {}};
     if (!socket.fd) return errno;
     set_data_options(socket.fd.get());
     if (target_.identity != nullptr) {

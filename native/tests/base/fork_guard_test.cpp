@@ -39,7 +39,9 @@ TEST(NoForks, no_child_finds_a_step_half_done) {
 }
 
 TEST(NoForks, a_child_may_use_it_as_well) {
-    { const NoForks whole; }
+    {
+        const NoForks whole;
+    }
     const pid_t child = fork();
     if (child == 0) {
         const NoForks whole;
