@@ -66,10 +66,13 @@ class PoolMemory:
 
     def _check_place(self, rank: int, tier: Tier, offset: int, size_bytes: int) -> None:
         self.check_rank(rank)
-        if not self._space._is_live(rank):
-            raise NotConnected(f"{self._title}: {self._why_gone(rank)}")
-        allocated = self._space._allocated(rank, int(tier))
-        if offset + size_bytes > allocated:
-            raise InvalidParam(
-                f"offset {offset} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} of rank {rank}"
-            )
+        while True:
+            allocated = self._space._allocated(rank, int(tier))
+            if not self._space._is_live(rank):  # asked last: of one that is gone the size says nothing
+                raise NotConnected(f"{self._title}: {self._why_gone(rank)}")
+            if offset + size_bytes <= allocated:
+                return
+            if self._space._allocated(rank, int(tier)) == allocated:  # otherwise it came, or grew, meanwhile
+                raise InvalidParam(
+                    f"offset {offset} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} of rank {rank}"
+                )
