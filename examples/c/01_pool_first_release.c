@@ -56,14 +56,15 @@ int main(int argc, char** argv) {
     const uint32_t next = (rank + 1) % world;
     const uint64_t size = smem_bm_get_local_mem_size(pool);
 
-    /* A word from everybody to its neighbour, at the start of its memory. */
+    /* A sentence from everybody to its neighbour, at the start of its memory; then a byte that says it is all there. */
     char words[64];
+    const char all_there = 1;
     memset(words, 0, sizeof words);
-    snprintf(words, sizeof words - 1, "hello from rank %u", (unsigned)rank);
-    words[sizeof words - 1] = 1; /* all of it is there */
+    snprintf(words, sizeof words, "hello from rank %u", (unsigned)rank);
     char* target = (char*)smem_bm_ptr(pool, (uint16_t)next);
     write_when_there(pool, words, target, sizeof words);
-    while (*(volatile char*)own == 0) wait_a_little();
+    write_when_there(pool, &all_there, target + sizeof words, 1);
+    while (__atomic_load_n(own + sizeof words, __ATOMIC_ACQUIRE) == 0) wait_a_little();
     printf("rank %u with %llu bytes got: %s\n", (unsigned)rank, (unsigned long long)size, own);
 
     /* Every other of 8 rows of 16 bytes, by the way of 2D. */

@@ -70,21 +70,20 @@ int main(int argc, char** argv) {
     must(smem_bm_copy_batch(pool, &batch, SMEMB_COPY_H2GH, ASYNC_COPY_FLAG) == 0, "asynchronous batch");
     must(smem_bm_wait(pool, &batch, SMEMB_COPY_H2GH, 0) == 0, "wait");
 
+    /* Pieces of a batch arrive in any order, so its writer says when all of them are there. Whoever has read that word
+       may have left before its writer hears that it was written. */
+    char done = 1;
+    smem_copy_params word = {&done, target + (3u << 20), 1, NULL};
+    code = smem_bm_copy(pool, &word, SMEMB_COPY_H2G, 0);
+    must(code == SMEM_OK || code == SMEM_NOT_CONNECTED || code == SMEM_PARTIAL_FAILED, "last word");
+    while (__atomic_load_n(own + (3u << 20), __ATOMIC_ACQUIRE) == 0) wait_a_little();
+
     const char expected = (char)((rank + world - 1) % world + 1);
-    while (((volatile char*)own)[2 * (PIECES - 1) * PIECE + PIECE - 1] != expected) wait_a_little();
     for (int i = 0; i < PIECES; ++i) {
         must(own[2 * i * PIECE] == expected && own[2 * i * PIECE + PIECE - 1] == expected, "a piece");
         must(own[(2 * i + 1) * PIECE] == 0, "a gap");
     }
     printf("rank %u got %d pieces of %d bytes\n", (unsigned)rank, (int)PIECES, (int)PIECE);
-
-    /* Whoever writes into our memory must have ended: everybody tells its neighbour. One that has read the word may
-       have left before we hear that it was written. */
-    char done = 1;
-    smem_copy_params word = {&done, target + (3u << 20), 1, NULL};
-    code = smem_bm_copy(pool, &word, SMEMB_COPY_H2G, 0);
-    must(code == SMEM_OK || code == SMEM_NOT_CONNECTED || code == SMEM_PARTIAL_FAILED, "last word");
-    while (((volatile char*)own)[3u << 20] == 0) wait_a_little();
     must(smem_bm_unregister_user_mem(pool, (uint64_t)(uintptr_t)buffers) == 0, "unregister");
     smem_bm_destroy(pool);
     smem_bm_uninit(0);
