@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     must(smem_bm_config_init(&config) == 0, "config");
     must(smem_bm_init(argv[1], world, 0, &config) == 0, "bm_init");
 
-    smem_bm_t pool = smem_bm_create(0, world, SMEMB_DATA_OP_SDMA, 0, 2 * MIB, 0);
+    smem_bm_t pool = smem_bm_create(6, world, SMEMB_DATA_OP_SDMA, 0, 2 * MIB, 0);
     must(pool != NULL, "create");
     char* own = NULL;
     must(smem_bm_join(pool, 0, (void**)&own) == 0, "join");

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     config.startConfigStoreServer = false;
     must(smem_bm_init(argv[1], world, 0, &config) == 0, "bm_init");
 
-    smem_bm_t pool = smem_bm_create(1, world, SMEMB_DATA_OP_SDMA, 4u << 20, 0, 0);
+    smem_bm_t pool = smem_bm_create(7, world, SMEMB_DATA_OP_SDMA, 4u << 20, 0, 0);
     must(pool != NULL, "create");
     char* own = (char*)smem_bm_ptr_by_mem_type(pool, SMEM_MEM_TYPE_HOST, (uint16_t)rank);
     must(smem_bm_join(pool, 0, NULL) == 0, "join");

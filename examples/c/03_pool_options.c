@@ -54,8 +54,8 @@ int main(int argc, char** argv) {
     option.localDRAMSize = rank == 0 ? 2 * MIB : 4 * MIB;
     option.dataOpType = SMEMB_DATA_OP_SDMA;
     snprintf(option.tag, sizeof option.tag, "host");
-    snprintf(option.tagOpInfo, sizeof option.tagOpInfo, "host:HOST_SHM:host");
-    smem_bm_t pool = smem_bm_create2(2, &option);
+    snprintf(option.tagOpInfo, sizeof option.tagOpInfo, "host:HOST_SHM:host,host:HOST_TCP:host");
+    smem_bm_t pool = smem_bm_create2(8, &option);
     must(pool != NULL, "create2");
     must(smem_bm_set_group_event_handler(pool, on_group_event, &joined) == 0, "handler");
     must(smem_bm_join(pool, 0) == 0, "join");

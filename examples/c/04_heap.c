@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A symmetric heap: every rank shifts a row into the memory of the next one, then all compare notes.
+ * A symmetric heap: every rank shifts a row into the memory of the next one, of this host or another, then all compare
+ * notes.
  *
  *     ./04_heap tcp://127.0.0.1:9000 2 0 &
  *     ./04_heap tcp://127.0.0.1:9000 2 1
  */
+#include <smem/device/smem_shm_aicore_base_api.h>
 #include <smem/host/smem.h>
 #include <smem/host/smem_shm.h>
 #include <stdio.h>
@@ -32,14 +34,15 @@ int main(int argc, char** argv) {
     must(smem_shm_config_init(&config) == 0, "config");
     must(smem_shm_init(argv[1], world, rank, 0, &config) == 0, "shm_init");
     void* gva = NULL;
-    smem_shm_t heap = smem_shm_create(0, world, rank, 1u << 20, SMEMS_DATA_OP_MTE, 0, &gva);
+    smem_shm_t heap = smem_shm_create(4, world, rank, 1u << 20, SMEMS_DATA_OP_MTE, 0, &gva);
     must(heap != NULL, "create");
     must(smem_shm_get_global_rank(heap) == rank && smem_shm_get_global_rank_size(heap) == world, "ranks");
 
     const uint64_t size = smem_shm_get_symmetric_size(heap);
     const uint32_t next = (rank + 1) % world;
-    uint32_t* target = (uint32_t*)(void*)((char*)gva + next * size);
-    for (uint32_t i = 0; i < NUMBERS; ++i) target[i] = rank * 100000u + i;
+    static uint32_t row[NUMBERS];
+    for (uint32_t i = 0; i < NUMBERS; ++i) row[i] = rank * 100000u + i;
+    must(smem_shm_copy((char*)gva + next * size, row, sizeof row) == 0, "copy");
     must(smem_shm_control_barrier(heap) == 0, "barrier");
 
     const uint32_t* own = (const uint32_t*)(const void*)((char*)gva + rank * size);

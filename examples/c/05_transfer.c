@@ -3,8 +3,8 @@
  * Transfer: the target registers memory and prints where it is; the source writes there and reads it back, while the
  * target does nothing for it.
  *
- *     ./05_transfer target 127.0.0.1:5001          prints: 127.0.0.1:5001 <address>
- *     ./05_transfer source 127.0.0.1:5001 <address>
+ *     ./05_transfer target 127.0.0.1:5001                       prints: 127.0.0.1:5001 <address>
+ *     ./05_transfer source 127.0.0.1:5001 <address> 127.0.0.1   the last is our own address
  */
 #include <smem/host/smem.h>
 #include <smem/host/smem_trans.h>
@@ -33,7 +33,7 @@ static void serve(smem_trans_t engine, const char* session) {
 }
 
 static void use(smem_trans_t engine, const char* session, char* address) {
-    for (int i = 0; i < SIZE; ++i) buffer[i] = (char)(i * 7 + 5);
+    for (int i = 0; i < SIZE; ++i) buffer[i] = (char)(i * 7 + i / 4096 + 5);
     must(smem_trans_write(engine, buffer, session, address, SIZE) == 0, "write");
     must(smem_trans_read(engine, again, session, address, SIZE) == 0, "read");
     must(memcmp(buffer, again, SIZE) == 0, "the same bytes");
@@ -51,8 +51,8 @@ static void use(smem_trans_t engine, const char* session, char* address) {
 
 int main(int argc, char** argv) {
     const int is_target = argc == 3 && strcmp(argv[1], "target") == 0;
-    if (!is_target && !(argc == 4 && strcmp(argv[1], "source") == 0)) {
-        fprintf(stderr, "usage: %s target <ip:port> | source <ip:port of the target> <address>\n", argv[0]);
+    if (!is_target && !(argc == 5 && strcmp(argv[1], "source") == 0)) {
+        fprintf(stderr, "usage: %s target <ip:port> | source <ip:port of the target> <address> <ip>\n", argv[0]);
         return 2;
     }
     smem_trans_config_t config;
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     must(smem_trans_config_init(&config) == 0, "config");
     if (is_target) config.role = SMEM_TRANS_RECEIVER;
     must(smem_trans_init(&config) == 0, "trans_init");
-    smem_trans_t engine = smem_trans_create(NULL, is_target ? argv[2] : "127.0.0.1", &config);
+    smem_trans_t engine = smem_trans_create(NULL, is_target ? argv[2] : argv[4], &config);
     must(engine != NULL, "create");
     if (is_target) {
         serve(engine, argv[2]);

@@ -65,12 +65,16 @@ std::string in_path(const std::string& name) {
     return {};
 }
 
-// <prefix>/lib/pythonX.Y/site-packages belongs to <prefix>/bin/pythonX.Y. Folders that belong to no interpreter
-// (a user's own packages, pip's --target, Debian's /usr/local) are used by the one of that version in the path.
+// <prefix>/lib/pythonX.Y/site-packages belongs to <prefix>/bin/pythonX.Y; dist-packages, wherever it is, to Debian's.
+// Folders that belong to no interpreter (a user's own packages, pip's --target) are used by the one in the path.
 std::string program_for(const fs::path& packages) {
-    const fs::path prefix = packages.parent_path().parent_path().parent_path();
-    for (const char* const name : {kProgram, "python3", "python"}) {
-        if (const fs::path program = prefix / "bin" / name; is_there(program)) return program;
+    const fs::path debians = fs::path("/usr/bin") / kProgram;
+    if (packages.filename() == "dist-packages" && is_there(debians)) return debians;
+    if (packages.parent_path().filename().string().starts_with("python")) {
+        const fs::path prefix = packages.parent_path().parent_path().parent_path();
+        for (const char* const name : {kProgram, "python3", "python"}) {
+            if (const fs::path program = prefix / "bin" / name; is_there(program)) return program;
+        }
     }
     return in_path(kProgram);
 }

@@ -22,7 +22,7 @@ constexpr std::size_t kEntriesBytes = 4096;
 static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
 constexpr std::size_t kTableBytes = kKernelRoutesAddress - kDeviceTableAddress + sizeof(KernelRoutes);
 
-static_assert(kDeviceTableAddress >= kRegionEnd, "the last object would find the table in its way");
+static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
 
 // Whether the table is mapped; a forked child inherits it.
 class Opening {

@@ -17,8 +17,8 @@ namespace memfabric {
 
 inline constexpr std::uint32_t kDeviceObjects = 64;
 inline constexpr std::uint32_t kMaxContextBytes = 64 * 1024;
-// Right above the region of objects: below it is the shadow memory of AddressSanitizer.
-inline constexpr std::uintptr_t kDeviceTableAddress = 0x5000'0000'0000;
+// Right below the region of objects: above the shadow memory of AddressSanitizer, and within what valgrind can map.
+inline constexpr std::uintptr_t kDeviceTableAddress = 0x1000'c000'0000;
 
 struct DeviceEntry {
     std::uint32_t present;  // 0: there is no such object in this process

@@ -19,9 +19,10 @@ inline constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_
 inline constexpr std::uint32_t kNoRank = UINT32_MAX;
 inline constexpr std::uintptr_t kLowestAddress = 65536;  // below: NULL, and NULL with a field offset
 inline constexpr std::uintptr_t kAddressLimit = std::uintptr_t{1} << 47;
-// The ranges of all objects lie between these; programs place nothing there by themselves.
-inline constexpr std::uintptr_t kRegionStart = 0x1000'0000'0000;
-inline constexpr std::uintptr_t kRegionEnd = 0x5000'0000'0000;
+// The ranges of all objects lie between these; programs place nothing there by themselves. Below is the shadow memory
+// of AddressSanitizer, up to 0x1000'7fff'8000, and the table for kernels (collectives/device_table.h).
+inline constexpr std::uintptr_t kRegionStart = 0x1001'0000'0000;
+inline constexpr std::uintptr_t kRegionEnd = 0x5001'0000'0000;
 
 struct SlotPlace {
     std::uint32_t rank;

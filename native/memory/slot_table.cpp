@@ -346,13 +346,15 @@ std::uint64_t SlotTable::allocated_bytes(std::uint32_t rank, Tier tier) const {
     return slots_[rank].allocated_bytes[index_of(tier)].load(std::memory_order_seq_cst);
 }
 
-bool SlotTable::may_know_less(std::uintptr_t address) const {
-    if (!layout_.contains(address)) return false;
-    const Slot& slot = slots_[layout_.locate(address).rank];
+std::optional<std::uint32_t> SlotTable::late_rank(std::uintptr_t address, bool also_gone) const {
+    if (!layout_.contains(address)) return std::nullopt;
+    const std::uint32_t rank = layout_.locate(address).rank;
+    const Slot& slot = slots_[rank];
     const Presence presence = slot.presence.load(std::memory_order_seq_cst);
     const bool is_empty = std::ranges::all_of(slot.allocated_bytes, [](const auto& bytes) { return bytes == 0; });
-    return slot.is_far.load(std::memory_order_seq_cst) || presence == Presence::Absent ||
-           (presence == Presence::Live && is_empty);
+    const bool is_late = slot.is_far.load(std::memory_order_seq_cst) || presence == Presence::Absent ||
+                         (presence == Presence::Live && is_empty) || (presence == Presence::Gone && also_gone);
+    return is_late ? std::optional(rank) : std::nullopt;
 }
 
 bool SlotTable::live(std::uint32_t rank) const {

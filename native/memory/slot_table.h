@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,9 +84,9 @@ public:
 
     Status check_rank(std::uint32_t rank) const;
     bool addressable(std::uintptr_t address) const;
-    // Whether the rank there may have joined or grown without our knowing yet: nobody has shown it or memory of it to
-    // us, or it is far.
-    bool may_know_less(std::uintptr_t address) const;
+    // The rank there, if it may have joined or grown without our knowing yet: nobody has shown it or memory of it to
+    // us, or it is far, or it is gone and that is wanted.
+    std::optional<std::uint32_t> late_rank(std::uintptr_t address, bool also_gone) const;
     std::uint64_t allocated_bytes(std::uint32_t rank, Tier tier) const;
     bool live(std::uint32_t rank) const;
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support import c_programs
+from support import c_instrumented, c_programs
+from support.c_observer import Observer
 from support.ports import reserved_port
 
 Compile = Callable[..., Path]
@@ -23,6 +25,18 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         return c_programs.compile_program(source, folder, **options)  # type: ignore[arg-type]
 
     return compile_named
+
+
+@pytest.fixture(scope="session")
+def instrumented(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment variables of programs that use the library with the sanitizers."""
+    faulthandler.cancel_dump_traceback_later()  # building takes longer than any test may
+    return c_instrumented.install(tmp_path_factory.mktemp("instrumented"))
+
+
+@pytest.fixture
+def observer(tmp_path: Path) -> Observer:
+    return Observer(tmp_path)
 
 
 @pytest.fixture

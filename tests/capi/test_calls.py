@@ -1,4 +1,4 @@
-"""Programs that call every function and check what it does."""
+"""Programs that call every function and check what it does, in C; `test_effects.py` runs them in C++."""
 
 from __future__ import annotations
 
@@ -7,33 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from support import c_programs
-from support.c_programs import run, run_together
-from support.ports import reserved_port
+from support import c_calls
+from support.c_programs import run_together
 
 Compile = Callable[..., Path]
-KERNEL_VIEW = (c_programs.PROGRAMS / "kernel_view.cpp",)
+pytestmark = pytest.mark.plain_store("one of the programs turns TLS on itself")
 
 
-@pytest.fixture(params=c_programs.LANGUAGES)
-def language(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def test_process(compiled: Compile, language: str, store_url: str) -> None:
-    assert run(compiled("process_calls.c", language=language), store_url) == "good\n"
-
-
-def test_big_memory(compiled: Compile, language: str, store_url: str) -> None:
-    with reserved_port() as port:
-        assert run(compiled("bm_calls.c", language=language), store_url, f"tcp://127.0.0.1:{port}") == "good\n"
-
-
-def test_share_memory(compiled: Compile, language: str, store_url: str) -> None:
-    program = compiled("shm_calls.c", language=language, with_sources=KERNEL_VIEW)
-    assert run_together(*((program, (store_url, rank)) for rank in range(2))) == ["good\n"] * 2
-
-
-def test_transfer(compiled: Compile, language: str, session: str) -> None:
-    with reserved_port() as port:
-        assert run(compiled("trans_calls.c", language=language), f"127.0.0.1:{port}", session) == "good\n"
+@pytest.mark.parametrize("name", c_calls.NAMES)
+def test_calls(compiled: Compile, tmp_path: Path, name: str) -> None:
+    program = c_calls.compiled_program(compiled, name)
+    with c_calls.prepared(name, tmp_path) as runs:
+        assert run_together(*((program, run) for run in runs)) == ["good\n"] * len(runs)

@@ -1,47 +1,23 @@
-"""Each function of the interface, in each form that a generation of documents has: declared with that signature,
-exported, exercised by a program of these tests that checks its effect.
+"""Each function of the interface, in each form that a generation of documents has: declared with that signature, and
+exported. `test_effects.py` shows that each does something.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from support import c_programs
+from support import c_interface, c_programs
+from support.c_interface import Shown, exported, forms
 
-LIST = Path(__file__).parent / "functions.txt"
-LINE = re.compile(r"([123+]+) +(.+?)(smem_\w+)\((.*)\)")
 HEADERS = "".join(f"#include <smem/host/{name}.h>\n" for name in ("smem", "smem_bm", "smem_shm", "smem_trans"))
-CALL_PROGRAMS = ("process_calls.c", "bm_calls.c", "shm_calls.c", "trans_calls.c")
-
-
-class Form(NamedTuple):
-    generations: str
-    result: str
-    name: str
-    parameters: str
-
-    def arguments(self) -> list[str]:
-        """Names of the parameters."""
-        if self.parameters == "void":
-            return []
-        flat = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", self.parameters)  # pointers to functions
-        return [re.sub(r"\[\]$", "", each).split()[-1].lstrip("*") for each in flat.split(",")]
-
-
-def forms() -> list[Form]:
-    lines = (line for line in LIST.read_text().splitlines() if line and not line.startswith("#"))
-    found = [Form(*(LINE.fullmatch(line) or pytest.fail(line)).groups()) for line in lines]
-    return [form._replace(result=form.result.strip()) for form in found]
 
 
 def test_the_list_has_all_generations() -> None:
-    counts = {generation: sum(generation in form.generations for form in forms()) for generation in "123+"}
-    assert counts == {"1": 31, "2": 53, "3": 54, "+": 30}
+    assert Counter("".join(form.generations for form in forms())) == {"1": 31, "2": 53, "3": 54, "+": 32}
 
 
 @pytest.mark.parametrize("language", c_programs.LANGUAGES)
@@ -57,22 +33,56 @@ def test_all_are_declared(language: str, tmp_path: Path) -> None:
     c_programs.compile_program(source, tmp_path, language, flags=("-Wconversion",))
 
 
-def test_all_are_exported_and_nothing_else() -> None:
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(c_programs.library())], capture_output=True, text=True, check=True
-    ).stdout
-    exported = {line.split()[-1] for line in listed.splitlines()}
-    assert exported == {form.name for form in forms()}
+def test_signatures_are_exactly_these(tmp_path: Path) -> None:
+    """C++ has a function of exactly this type for each form; C one for what is exported."""
+    for language, listed in (("c++17", forms()), ("c11", exported(forms()))):
+        source = tmp_path / "types.c"
+        pointers = "".join(
+            f"extern {form.result} (*const pointer_{number})({form.parameters});\n"
+            f"{form.result} (*const pointer_{number})({form.parameters}) = {form.name};\n"
+            for number, form in enumerate(listed)
+        )
+        source.write_text(f"{HEADERS}{pointers}int main(void) {{ return 0; }}\n")
+        c_programs.compile_program(source, tmp_path, language)
 
 
-def test_all_are_exercised() -> None:
-    """By the programs that `test_calls.py` runs, which check what each call does."""
-    text = "".join((c_programs.PROGRAMS / name).read_text() for name in CALL_PROGRAMS)
-    text += "".join(path.read_text() for path in c_programs.EXAMPLES.glob("*.c"))
-    assert not {form.name for form in forms()} - set(re.findall(r"\b(smem_\w+)\(", text))
+@pytest.mark.parametrize(
+    ("library", "expected"),
+    [("libmf_smem.so", {form.name for form in forms()}), ("libmf_smem.so.1", set())],
+)
+def test_all_are_exported_and_nothing_else(library: str, expected: set[str]) -> None:
+    path = c_programs.library().with_name(library)
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(path)], capture_output=True, text=True, check=True)
+    assert {line.split()[-1] for line in listed.stdout.splitlines()} == expected
 
 
 def test_the_library_has_a_versioned_name() -> None:
     shown = subprocess.run(["readelf", "-d", str(c_programs.library())], capture_output=True, text=True, check=True)
     assert "Library soname: [libmf_smem.so.1]" in shown.stdout
     assert "libpython" not in shown.stdout
+
+
+def test_documents_are_read_as_they_are_written() -> None:
+    """What `scripts/c-interface` compares with the list."""
+    document = """
+# An interface
+`smem_bm_a/_b`, `smem_x_read_submit/_write_submit`, smem_in_no_code and a `smem_bm_t`.
+```c
+int32_t smem_trans_t smem_trans_create(const char *storeUrl, const smem_trans_config_t *config)
+```
+ ```c
+smem_bm_t smem_bm_create(uint32_t id,
+    uint64_t localHBMSize, void *addresses[]);
+void smem_uninit();
+int32_t smem_set_extern_logger(void (*func)(int level, const char *msg));
+```
+"""
+    assert list(c_interface.shown_in(document)) == [
+        Shown("smem_trans_create", ("smem_trans_t", "const char*", "const smem_trans_config_t*")),
+        Shown("smem_bm_create", ("smem_bm_t", "uint32_t", "uint64_t", "void**")),
+        Shown("smem_uninit", ("void",)),
+        Shown("smem_set_extern_logger", ("int32_t", "void(*)(int,const char*)")),
+    ]
+    assert c_interface.mentioned_in(document) == {
+        "smem_bm_a", "smem_bm_b", "smem_x_read_submit", "smem_x_write_submit", "smem_bm_t",
+    }  # fmt: skip

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support import hosts
+from support import c_examples, hosts
 from support.c_member import CMember
-from support.c_programs import Running
 from support.hosts import Network
 from support.workers import Cluster
 
@@ -54,16 +53,12 @@ def test_pool_across_hosts(compiled: Compile, hosts3: Network, cluster: Cluster)
         assert started[0].call("put", addresses[2], 5, KIB) == -2014
 
 
-@pytest.mark.parametrize("language", ["c11", "c++17"])
-def test_example_across_hosts(compiled: Compile, hosts3: Network, language: str) -> None:
-    url = url_of(hosts3)
-    program = compiled("02_pool_batches.c", language=language)
-    with ExitStack() as runs:
-        started = []
-        for rank, host in enumerate(hosts3.hosts[:2]):
-            with host.entered():
-                started.append(runs.enter_context(Running(program, url, 2, rank)))
-        assert [each.end() for each in started] == [f"rank {rank} got 64 pieces of 4096 bytes\n" for rank in range(2)]
+@pytest.mark.parametrize("name", c_examples.EXAMPLES)
+@pytest.mark.parametrize(("compiler", "language"), [("gcc", "c11"), ("clang", "c++17")])
+def test_example_across_hosts(compiled: Compile, hosts3: Network, name: str, compiler: str, language: str) -> None:
+    """The programs of all generations."""
+    program = compiled(f"{name}.c", compiler=compiler, language=language)
+    c_examples.EXAMPLES[name](program, c_examples.on_hosts(hosts3.hosts), PORT)
 
 
 def test_barriers_across_hosts(compiled: Compile, hosts3: Network, cluster: Cluster) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import memfabric_hybrid as mf
-from support import campaigns
+from memfabric_hybrid.clock import Deadline
+from support import c_instrumented, campaigns
 from support.c_member import CMember
 from support.ports import reserved_port
 from support.workers import Cluster
@@ -17,10 +19,15 @@ Compile = Callable[..., Path]
 KIB = 1024
 
 
-@pytest.fixture
-def member(compiled: Compile) -> Callable[[], CMember]:
-    program = compiled("mixed_member.c")
-    return lambda: CMember(program)
+@pytest.fixture(params=["plain", pytest.param("instrumented", marks=c_instrumented.MARKS)])
+def member(request: pytest.FixtureRequest, compiled: Compile) -> Callable[[], CMember]:
+    """The C members; instrumented: with the sanitizers, program and library."""
+    if request.param == "plain":
+        program, environment = compiled("mixed_member.c"), {}
+    else:
+        program = compiled("mixed_member.c", flags=c_instrumented.FLAGS)
+        environment = request.getfixturevalue("instrumented")
+    return lambda: CMember(program, **environment)
 
 
 @pytest.fixture
@@ -106,41 +113,61 @@ def test_one_session(member: Callable[[], CMember]) -> None:
             assert other.call("load", c_memory + 64 * KIB - 1) == 88
             assert other.call("read", there, python_memory, 64 * KIB) == 88
             assert other.call("write", there, python_memory + 64 * KIB, 1, 1) == -2000
-            cluster.kill(0)
-            assert other.call("write", there, python_memory, 1, 1) == -2014
-            assert there in other.said
+            with member() as third:
+                assert third.call("open_engine", "127.0.0.1:0") > 0, third.said
+                assert third.call("write", session, c_memory, 99, 1) == 0, third.said
+                other.kill()
+                assert third.call("write", session, c_memory, 1, 1) == -2014
+                assert session in third.said
+                code, why = cluster.call(0, "write", session, "a", c_memory, 64)
+                assert code == -2014
+                assert session in why
+                cluster.kill(0)
+                assert third.call("write", there, python_memory, 1, 1) == -2014
+                assert there in third.said
+
+
+def wait_until_gone(watcher: CMember, address: int) -> None:
+    """Whoever had that address was killed: copies to it fail soon, and never otherwise than so."""
+    deadline = Deadline(campaigns.notice_s())
+    while (code := watcher.call("put", address, 1, KIB)) == 0:
+        assert not deadline.expired, "nobody notices that it is dead"
+    assert code == -2014, watcher.said
 
 
 @pytest.mark.soak
-def test_members_die_and_come_back(member: Callable[[], CMember], own_store: str) -> None:
-    """C and Python members, killed and started again: the others go on, ranks and slots are used again."""
-    rounds = campaigns.length("MF_C_KILLS", 20)
+def test_members_die_and_come_back(compiled: Compile, own_store: str) -> None:
+    """C and Python members, killed and started again: the others notice and go on, ranks and slots are used again."""
+    program = compiled("mixed_member.c")
     choose = campaigns.generator("C kills")
-    with Cluster(2, "support.pool_worker") as cluster, member() as watcher:
+    with Cluster(2, "support.pool_worker") as cluster, CMember(program) as watcher, ExitStack() as ends:
+        members: list[CMember | int] = [ends.enter_context(CMember(program)) for _ in range(2)]  # C's, Python's
+
+        def take_part(member: CMember | int) -> int:
+            if isinstance(member, CMember):
+                return enter_pool(member, own_store)
+            rank: int = cluster.call(member, "take_part", own_store, 8, settings={"start_store": False})
+            return rank
+
+        def kill_and_start(member: CMember | int) -> CMember | int:
+            if isinstance(member, CMember):
+                member.kill()
+                return ends.enter_context(CMember(program))
+            cluster.kill(member)
+            cluster.start(member)
+            return member
+
         enter_pool(watcher, own_store)
-        for index in range(2):
-            cluster.call(index, "take_part", own_store, 8, settings={"start_store": False})
-        others = [member(), member()]
-        try:
-            for each in others:
-                enter_pool(each, own_store)
-            for _ in range(rounds):
-                if choose.random() < 0.5:
-                    victim = choose.randrange(2)
-                    cluster.kill(victim)
-                    cluster.start(victim)
-                    rank = cluster.call(victim, "take_part", own_store, 8, settings={"start_store": False})
-                else:
-                    number = choose.randrange(2)
-                    others[number].kill()
-                    others[number].__exit__()
-                    others[number] = member()
-                    rank = enter_pool(others[number], own_store)
-                assert 1 <= rank <= 5, "the rank of a dead member is free as soon as its end is noticed"
+        members += range(2)
+        ranks = [take_part(member) for member in members]
+        addresses = [watcher.call("ptr", rank) for rank in range(8)]
+        for _ in range(campaigns.length("MF_C_KILLS", 20)):
+            chosen = choose.randrange(len(members))
+            members[chosen] = kill_and_start(members[chosen])
+            wait_until_gone(watcher, addresses[ranks[chosen]])
+            rank = take_part(members[chosen])
+            assert rank == ranks[chosen], "the lowest that is free, and only the dead one's is"
+            for each in ranks:
                 value = choose.randrange(1, 100)
-                target = watcher.call("ptr", rank)
-                assert watcher.call("put", target, value, KIB) == 0, watcher.said
-                assert watcher.call("get", target, KIB) == value, watcher.said
-        finally:
-            for each in others:
-                each.__exit__()
+                assert watcher.call("put", addresses[each], value, KIB) == 0, watcher.said
+                assert watcher.call("get", addresses[each], KIB) == value, watcher.said

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from support.c_programs import PROGRAMS, ROOT
+from support.environments import new_environment
 from support.ports import reserved_port
 
 ARCH = platform.machine()
 VERSIONS = ("1.3.91", "1.3.92")
-# Of our own environment: tests do not load packages from anywhere.
-DEPENDENCIES = ("msgspec", "numpy", "numpy.libs", "uvloop")
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -36,18 +35,14 @@ def sh(script: str, *, path: Path | None = None, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The .run files of two versions."""
+    faulthandler.cancel_dump_traceback_later()  # on a busy machine building takes longer than any test may
     return [ROOT / sh("scripts/package", VERSION=version).splitlines()[-1] for version in VERSIONS]
 
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """The folder of an interpreter whose environment has what the package needs, and not the package."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    name = f"lib/python3.{sys.version_info.minor}/site-packages"
-    ours, theirs = Path(sys.prefix) / name, tmp_path / "venv" / name
-    for dependency in DEPENDENCIES:
-        for found in (*ours.glob(dependency), *ours.glob(f"{dependency}-*.dist-info")):
-            (theirs / found.name).symlink_to(found)
+    new_environment(tmp_path / "venv", pip=True)
     return tmp_path / "venv" / "bin"
 
 
@@ -108,6 +103,8 @@ def test_run_files(packages: list[Path], python: Path, tmp_path: Path) -> None:
                   'print(metadata.version("memfabric-hybrid"), mf.initialize())\'', path=python)  # fmt: skip
         assert used == f"{version} 0\n"
     assert {path.name for path in root.iterdir()} == {*VERSIONS, "latest", "set_env.sh"}
+    with pytest.raises(AssertionError, match="Python has imported another installation of memfabric_hybrid"):
+        sh(f"LD_LIBRARY_PATH={root}/{VERSIONS[0]}/{ARCH}-linux/lib64 {tmp_path}/program tcp://127.0.0.1:1", path=python)
     with pytest.raises(AssertionError, match="is there already"):
         sh(f"bash {packages[0]} -- --install-path={place}", path=python)
 

@@ -15,6 +15,8 @@ import pytest
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native
 from support import c_programs
+from support.c_interface import exported, forms
+from support.c_observer import Observer
 from support.c_programs import run
 
 Compile = Callable[..., Path]
@@ -58,9 +60,26 @@ def in_broken_environment(tmp_path: Path) -> Path:
     return folder
 
 
+def noted_python_of_another_version(tmp_path: Path) -> Path:
+    """Whether a library of the right version is somewhere else or not: nothing of ours is installed there."""
+    folder = copied_library(tmp_path / "noted")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3.9").touch()
+    (folder / "mf_smem.python").write_text(f"{tmp_path}/bin/python3.9\n")
+    return folder
+
+
+def with_broken_python_library(tmp_path: Path) -> Path:
+    folder = noted_python_of_another_version(tmp_path)
+    (folder / f"lib{VERSION}.so.1.0").write_text("not a library")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("installed", "words"),
     [
+        (noted_python_of_another_version, "/bin/python3.9"),
+        (with_broken_python_library, f"lib{VERSION}.so.1.0 cannot be loaded, which the interpreter"),
         (alone, "no Python package memfabric_hybrid is around it"),
         (with_bad_note, "says that Python is /nowhere/bin/python3, which does not exist"),
         (without_interpreter, f"there is no {VERSION} for the packages in"),
@@ -75,6 +94,18 @@ def test_every_call_says_what_is_missing(
     libraries = str(installed(tmp_path))
     said = run(program, words, LD_LIBRARY_PATH=libraries, PATH="/nowhere")
     assert words in said
+
+
+def test_no_function_is_left_out(compiled: Compile, observer: Observer, tmp_path: Path) -> None:
+    """That program calls all there are. Only those succeed that need nothing, or have nothing to do."""
+    words = "no Python package memfabric_hybrid is around it"
+    program = compiled("start_failures.c", language="c++17")
+    calls = observer.watch(program, (words,), LD_LIBRARY_PATH=str(alone(tmp_path)), PATH="/nowhere")
+    functions = {form.name: form for form in exported(forms())}
+    assert {call.function for call in calls} == set(functions)
+    assert {call.function for call in calls if call.succeeded and functions[call.function].result != "void"} == {
+        "smem_get_abi_version", "smem_get_last_err_code", "smem_get_last_err_msg", "smem_get_and_clear_last_err_msg",
+    }  # fmt: skip
 
 
 def test_a_process_with_another_python(compiled: Compile, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ DEADLINE_S = 40.0
 
 
 class CMember(Running):
-    def __init__(self, program: Path, *, prefix: Sequence[str] = ()) -> None:
-        super().__init__(program, prefix=prefix)
+    def __init__(self, program: Path, *, prefix: Sequence[str] = (), **environment: str) -> None:
+        super().__init__(program, prefix=prefix, **environment)
         self.said = ""  # by the last call that failed
 
     def call(self, name: str, *arguments: object) -> int:

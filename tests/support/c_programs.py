@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import memfabric_hybrid as mf
 
@@ -17,6 +20,7 @@ EXAMPLES = ROOT / "examples" / "c"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 LANGUAGES = {"c11": ("-x", "c", "-std=c11", "-D_POSIX_C_SOURCE=200809L"), "c++17": ("-x", "c++", "-std=c++17")}
 DRIVERS = {"gcc": {"c11": "gcc", "c++17": "g++"}, "clang": {"c11": "clang", "c++17": "clang++"}}
+BUILDS = [(compiler, language) for compiler in DRIVERS for language in LANGUAGES]
 DEADLINE_S = 60.0
 
 
@@ -66,6 +70,9 @@ def _run_compiler(command: Sequence[str]) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
+R = TypeVar("R", bound="Running")
+
+
 class Running:
     """One process of a program; `end()` says what it did. Killed at the end of the block if it still runs."""
 
@@ -75,13 +82,13 @@ class Running:
             stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
         )  # fmt: skip
 
-    def __enter__(self) -> Running:
+    def __enter__(self: R) -> R:
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate()
+        self.process.communicate(timeout=DEADLINE_S)
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -101,13 +108,31 @@ def run(program: Path, *arguments: object, prefix: Sequence[str] = (), **environ
         return running.end()
 
 
-def run_together(*runs: tuple[Path, tuple[object, ...]], prefix: Sequence[str] = (), **environment: str) -> list[str]:
+def run_together(
+    *runs: tuple[Path, Sequence[object]], prefix: Sequence[str] = (), timeout_s: float = DEADLINE_S, **environment: str
+) -> list[str]:
     """All at the same time: what each of them said."""
-    started: list[Running] = []
+    started = [Running(program, *given, prefix=prefix, **environment) for program, given in runs]
+    return finish_together(started, timeout_s)
+
+
+def finish_together(started: Sequence[Running], timeout_s: float = DEADLINE_S) -> list[str]:
+    """What each of them said, when all have ended. The first one that fails is not waited for by the others."""
     try:
-        for program, arguments in runs:
-            started.append(Running(program, *arguments, prefix=prefix, **environment))
-        return [each.end() for each in started]
+        ends = [os.pidfd_open(each.process.pid) for each in started]
+        try:
+            deadline = time.monotonic() + timeout_s
+            running = ends
+            while running and not any(each.process.poll() for each in started):
+                ended, _, _ = select.select(running, [], [], max(0.0, deadline - time.monotonic()))
+                if not ended:
+                    break
+                running = [end for end in running if end not in ended]
+        finally:
+            for end in ends:
+                os.close(end)
+        failed = [each for each in started if each.process.poll()]
+        return [each.end(timeout_s if each in failed else 1) for each in failed or started]
     finally:
         for each in started:
             each.__exit__()

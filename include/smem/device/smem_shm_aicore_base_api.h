@@ -10,6 +10,9 @@
  * on this host it is ordinary memory; of ranks on other hosts (smem_shm_is_far) it can be copied from and to with the
  * functions below, and nothing else: loads, stores and atomics there crash. The object's id is 0 unless given (C:
  * always give it).
+ *
+ * Three names are the host interface's as well. C++ tells them apart; in a C file that also includes
+ * ../host/smem_shm.h they are the host's.
  */
 #ifndef MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H
 #define MEMFABRIC_SMEM_SHM_AICORE_BASE_API_H
@@ -40,7 +43,7 @@
 #define SMEM_SHM_MAX_OBJECTS 64u
 #define SMEM_SHM_NO_RANK UINT32_MAX
 #define SMEM_SHM_MAX_RANKS 1024u
-#define SMEM_SHM_TABLE_ADDRESS 0x500000000000ull
+#define SMEM_SHM_TABLE_ADDRESS 0x1000c0000000ull
 #define SMEM_SHM_ROUTES_ADDRESS (SMEM_SHM_TABLE_ADDRESS + SMEM_SHM_MAX_OBJECTS * (64u + 65536u))
 
 typedef struct {
@@ -78,6 +81,13 @@ SMEM_SHM_INLINE_AICORE const smem_shm_kernel_entry* smem_shm_kernel_entry_of(uin
 
 /* ---- who and where -------------------------------------------------------------------------------------------- */
 
+/* The names that ../host/smem_shm.h takes back. */
+#ifndef __cplusplus
+#define smem_shm_get_global_rank smem_shm_get_global_rank_of_kernel
+#define smem_shm_get_global_rank_size smem_shm_get_global_rank_size_of_kernel
+#define smem_shm_get_symmetric_size smem_shm_get_symmetric_size_of_kernel
+#endif
+
 /* UINT32_MAX without such an object. */
 SMEM_SHM_INLINE_AICORE uint32_t smem_shm_get_global_rank(uint32_t id SMEM_SHM_DEFAULT(0)) {
     const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);
@@ -94,6 +104,12 @@ SMEM_SHM_INLINE_AICORE uint64_t smem_shm_get_symmetric_size(uint32_t id SMEM_SHM
     const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);
     return entry == NULL ? 0u : entry->symmetric_bytes;
 }
+
+#if !defined(__cplusplus) && defined(MEMFABRIC_SMEM_SHM_H)
+#undef smem_shm_get_global_rank
+#undef smem_shm_get_global_rank_size
+#undef smem_shm_get_symmetric_size
+#endif
 
 SMEM_SHM_INLINE_AICORE uint64_t smem_shm_get_gva(uint32_t id SMEM_SHM_DEFAULT(0)) {
     const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);

@@ -25,6 +25,11 @@
 #define SMEM_STATIC_ASSERT(what, sentence) _Static_assert(what, sentence)
 #endif
 
+/* Programs and library agree on every struct, whichever compiler each of them had. */
+#define SMEM_PIN_SIZE(type, size) SMEM_STATIC_ASSERT(sizeof(type) == size, #type " is part of the binary interface")
+#define SMEM_PIN_FIELD(type, field, offset) \
+    SMEM_STATIC_ASSERT(offsetof(type, field) == offset, #type "." #field " is part of the binary interface")
+
 /* Major and minor version of this interface, as smem_get_abi_version() answers. */
 #define SMEM_ABI_VERSION 0x00010003u
 
@@ -88,12 +93,28 @@ typedef int (*smem_decrypt_handler)(const char* cipher, size_t cipherLen, char* 
 typedef void (*smem_extern_logger)(int level, const char* msg);
 
 SMEM_STATIC_ASSERT(sizeof(void*) == 8, "this library is for 64-bit machines");
-SMEM_STATIC_ASSERT(sizeof(smem_tls_config) == 1793, "smem_tls_config is part of the binary interface");
-SMEM_STATIC_ASSERT(offsetof(smem_tls_config, caPath) == 1, "smem_tls_config.caPath");
-SMEM_STATIC_ASSERT(offsetof(smem_tls_config, decrypterLibPath) == 1537, "smem_tls_config.decrypterLibPath");
-SMEM_STATIC_ASSERT(sizeof(smem_tls_option) == 96, "smem_tls_option is part of the binary interface");
-SMEM_STATIC_ASSERT(offsetof(smem_tls_option, tlsTopPath) == 8, "smem_tls_option.tlsTopPath");
-SMEM_STATIC_ASSERT(offsetof(smem_tls_option, packagePath) == 88, "smem_tls_option.packagePath");
+SMEM_PIN_SIZE(smem_tls_config, 1793);
+SMEM_PIN_FIELD(smem_tls_config, tlsEnable, 0);
+SMEM_PIN_FIELD(smem_tls_config, caPath, 1);
+SMEM_PIN_FIELD(smem_tls_config, crlPath, 257);
+SMEM_PIN_FIELD(smem_tls_config, certPath, 513);
+SMEM_PIN_FIELD(smem_tls_config, keyPath, 769);
+SMEM_PIN_FIELD(smem_tls_config, keyPassPath, 1025);
+SMEM_PIN_FIELD(smem_tls_config, packagePath, 1281);
+SMEM_PIN_FIELD(smem_tls_config, decrypterLibPath, 1537);
+SMEM_PIN_SIZE(smem_tls_option, 96);
+SMEM_PIN_FIELD(smem_tls_option, enableTls, 0);
+SMEM_PIN_FIELD(smem_tls_option, tlsTopPath, 8);
+SMEM_PIN_FIELD(smem_tls_option, tlsCert, 16);
+SMEM_PIN_FIELD(smem_tls_option, tlsCrlPath, 24);
+SMEM_PIN_FIELD(smem_tls_option, tlsCaPath, 32);
+SMEM_PIN_FIELD(smem_tls_option, tlsCaFile, 40);
+SMEM_PIN_FIELD(smem_tls_option, tlsCrlFile, 48);
+SMEM_PIN_FIELD(smem_tls_option, tlsPk, 56);
+SMEM_PIN_FIELD(smem_tls_option, tlsPkPwd, 64);
+SMEM_PIN_FIELD(smem_tls_option, kmcKsfMaster, 72);
+SMEM_PIN_FIELD(smem_tls_option, kmcKsfStandby, 80);
+SMEM_PIN_FIELD(smem_tls_option, packagePath, 88);
 
 /*
  * Calls with fewer or more arguments, as earlier versions of this interface had them: C chooses by their number, C++ by

@@ -11,13 +11,18 @@
  *     other[0] = 1;                                                                        straight into the other's
  *     smem_shm_control_barrier(heap);
  *
- * Ranks may be C, C++ and Python programs. Kernels use ../device/smem_shm_aicore_base_api.h, which shares some names
- * with this header: a C file includes one of them, a C++ file may include both.
+ * Ranks may be C, C++ and Python programs, on one host and on several. Memory of ranks on other hosts is copied, not
+ * addressed: smem_shm_copy of ../device/smem_shm_aicore_base_api.h, which kernels use, copies from and to everybody's.
  */
 #ifndef MEMFABRIC_SMEM_SHM_H
 #define MEMFABRIC_SMEM_SHM_H
 
 #include "smem_shm_def.h"
+
+/* Of the header for kernels, in C. */
+#undef smem_shm_get_global_rank
+#undef smem_shm_get_global_rank_size
+#undef smem_shm_get_symmetric_size
 
 #ifdef __cplusplus
 extern "C" {

@@ -34,10 +34,13 @@ typedef struct {
     uint32_t flags;                   /* 0 */
 } smem_shm_config_t;
 
-SMEM_STATIC_ASSERT(sizeof(smem_shm_config_t) == 20, "smem_shm_config_t is part of the binary interface");
-SMEM_STATIC_ASSERT(offsetof(smem_shm_config_t, startConfigStoreServer) == 12, "startConfigStoreServer");
-SMEM_STATIC_ASSERT(offsetof(smem_shm_config_t, flags) == 16, "flags");
-SMEM_STATIC_ASSERT(sizeof(smem_shm_data_op_type) == 4, "enums are 32-bit numbers");
+SMEM_PIN_SIZE(smem_shm_config_t, 20);
+SMEM_PIN_FIELD(smem_shm_config_t, shmInitTimeout, 0);
+SMEM_PIN_FIELD(smem_shm_config_t, shmCreateTimeout, 4);
+SMEM_PIN_FIELD(smem_shm_config_t, controlOperationTimeout, 8);
+SMEM_PIN_FIELD(smem_shm_config_t, startConfigStoreServer, 12);
+SMEM_PIN_FIELD(smem_shm_config_t, flags, 16);
+SMEM_PIN_SIZE(smem_shm_data_op_type, 4);
 
 #ifdef __cplusplus
 }

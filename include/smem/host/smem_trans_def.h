@@ -52,14 +52,27 @@ typedef struct {
     uint32_t flags;     /* 0 */
 } smem_trans_quant_copy_param_t;
 
-SMEM_STATIC_ASSERT(sizeof(smem_trans_config_t) == 1880, "smem_trans_config_t is part of the binary interface");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_config_t, dataOpType) == 16, "dataOpType");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_config_t, nic) == 20, "nic");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_config_t, hcomTlsConfig) == 84, "hcomTlsConfig");
-SMEM_STATIC_ASSERT(sizeof(smem_trans_quant_copy_param_t) == 72, "it is part of the binary interface");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_quant_copy_param_t, batchSize) == 48, "batchSize");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_quant_copy_param_t, stream) == 56, "stream");
-SMEM_STATIC_ASSERT(offsetof(smem_trans_quant_copy_param_t, inputType) == 64, "inputType");
+SMEM_PIN_SIZE(smem_trans_role_t, 4);
+SMEM_PIN_SIZE(smem_trans_config_t, 1880);
+SMEM_PIN_FIELD(smem_trans_config_t, role, 0);
+SMEM_PIN_FIELD(smem_trans_config_t, initTimeout, 4);
+SMEM_PIN_FIELD(smem_trans_config_t, deviceId, 8);
+SMEM_PIN_FIELD(smem_trans_config_t, flags, 12);
+SMEM_PIN_FIELD(smem_trans_config_t, dataOpType, 16);
+SMEM_PIN_FIELD(smem_trans_config_t, nic, 20);
+SMEM_PIN_FIELD(smem_trans_config_t, hcomTlsConfig, 84);
+SMEM_PIN_SIZE(smem_trans_quant_copy_param_t, 72);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, remoteUniqueId, 0);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, localAddrs, 8);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, remoteAddrs, 16);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, dataSizes, 24);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, scale, 32);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, offset, 40);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, batchSize, 48);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, unitNum, 52);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, stream, 56);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, inputType, 64);
+SMEM_PIN_FIELD(smem_trans_quant_copy_param_t, flags, 68);
 
 #ifdef __cplusplus
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every function of smem_bm.h, and what it does, in a world of one rank. Arguments: the URL of a store that this
- * process may run, and another one.
+ * Every function of smem_bm.h, and what it does, in a world of one rank, and for a moment two. Arguments: the URL of a
+ * store that this process may run, and another one.
  */
 #define _GNU_SOURCE 1
+#include <signal.h>
 #include <smem/host/smem_bm.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 
 #define MIB (1ull << 20)
 
+enum { WORLD = 4, BACKLOG = 500, ID = 6 /* its addresses can be had under valgrind; docs/c.md */ };
 static smem_bm_t pool;
 static char* dram;
 static char* hbm;
@@ -60,10 +64,10 @@ static void as_rank(const char* url, uint32_t rank) {
     smem_bm_config_t config;
     CHECK(smem_bm_config_init(&config) == 0);
     config.autoRanking = false;
+    config.startConfigStoreServer = false;
     config.rankId = rank;
-    CHECK(smem_create_config_store(url) == 0);
-    CHECK(smem_bm_init(url, 4, 0, &config) == 0);
-    CHECK(smem_bm_init(url, 4, 0, &config) == 0);
+    CHECK(smem_bm_init(url, WORLD, 0, &config) == 0);
+    CHECK(smem_bm_init(url, WORLD, 0, &config) == 0);
     CHECK(smem_bm_get_rank_id() == rank);
 }
 
@@ -74,17 +78,20 @@ static void create(void) {
     option.dataOpType = SMEMB_DATA_OP_SDMA;
     option.maxDramSize = 8 * MIB;
     option.localDRAMSize = 9 * MIB;
-    CHECK_REFUSED(smem_bm_create2(0, &option), NULL, SMEM_INVALID_PARAM, "max");
+    CHECK_REFUSED(smem_bm_create2(ID, &option), NULL, SMEM_INVALID_PARAM, "max");
     option.localDRAMSize = 3 * MIB; /* becomes 4 */
     option.maxHbmSize = option.localHBMSize = 2 * MIB;
     memset(option.tag, 'x', sizeof option.tag);
-    CHECK_REFUSED(smem_bm_create2(0, &option), NULL, SMEM_INVALID_PARAM, "tag has no end");
+    CHECK_REFUSED(smem_bm_create2(ID, &option), NULL, SMEM_INVALID_PARAM, "tag has no end");
     option.tag[31] = '\0';
-    CHECK_REFUSED(smem_bm_create2(0, &option), NULL, SMEM_INVALID_PARAM, "31 characters");
+    CHECK_REFUSED(smem_bm_create2(ID, &option), NULL, SMEM_INVALID_PARAM, "31 characters");
     memset(option.tag, 0, sizeof option.tag);
-    pool = smem_bm_create2(0, &option);
+    pool = smem_bm_create2(ID, &option);
     CHECK(pool != NULL);
-    CHECK_REFUSED(smem_bm_create2(0, &option), NULL, SMEM_DUPLICATED, "exists already");
+    CHECK_REFUSED(smem_bm_create2(ID, &option), NULL, SMEM_DUPLICATED, "exists already");
+    smem_bm_t plain = smem_bm_create(ID + 1, WORLD, SMEMB_DATA_OP_SDMA, MIB, 0, 0);
+    CHECK(plain != NULL && smem_bm_get_local_mem_size(plain) == 2 * MIB);
+    smem_bm_destroy(plain);
 }
 
 static void addresses(void) {
@@ -166,20 +173,41 @@ static void copies(void) {
     CHECK(smem_bm_copy_2d(pool, source, 64, dram + 2 * MIB, 32, 16, 4, SMEMB_COPY_H2G, 0) == 0);
     for (int row = 0; row < 4; ++row) CHECK(memcmp(dram + 2 * MIB + row * 32, source + row * 64, 16) == 0);
     CHECK_FAILS(smem_bm_copy_2d(pool, source, 8, dram, 32, 16, 4, SMEMB_COPY_H2G, 0), SMEM_INVALID_PARAM, "pitch");
+}
 
-    /* Asynchronous: by the object, and on a stream. */
-    memset(dram, 0, sizeof source);
-    CHECK(smem_bm_copy(pool, source, dram, sizeof source, SMEMB_COPY_H2G, SMEM_BM_COPY_ASYNC) == 0);
-    CHECK(smem_bm_wait(pool) == 0 && memcmp(dram, source, sizeof source) == 0);
-    CHECK(smem_bm_wait(pool, &batch, SMEMB_COPY_H2G, 0) == 0);
+/* So many that the last is not done when the call that begins it returns. */
+static void begin_many(smem_copy_params* params, uint32_t flags) {
+    for (int i = 0; i < BACKLOG; ++i) CHECK(smem_bm_copy(pool, params, SMEMB_COPY_H2G, flags) == 0);
+}
+
+/* By the object, and on a stream. */
+static void asynchronous_copies(void) {
+    static char before[64 * 1024];
+    static char after[64 * 1024];
+    memset(before, 1, sizeof before);
+    memset(after, 2, sizeof after);
+    smem_copy_params params = {before, dram, sizeof before, NULL};
+    smem_copy_params last = {after, dram, sizeof after, NULL};
+    begin_many(&params, SMEM_BM_COPY_ASYNC);
+    CHECK(smem_bm_copy(pool, &last, SMEMB_COPY_H2G, SMEM_BM_COPY_ASYNC) == 0);
+    CHECK(smem_bm_wait(pool) == 0 && memcmp(dram, after, sizeof after) == 0);
+    smem_batch_copy_params none;
+    memset(&none, 0, sizeof none);
+    begin_many(&params, SMEM_BM_COPY_ASYNC);
+    CHECK(smem_bm_copy(pool, &last, SMEMB_COPY_H2G, SMEM_BM_COPY_ASYNC) == 0);
+    CHECK(smem_bm_wait(pool, &none, SMEMB_COPY_H2G, 0) == 0 && memcmp(dram, after, sizeof after) == 0);
+
     void* stream = NULL;
     CHECK(smem_stream_create(&stream) == 0);
     params.dest = dram + 3 * MIB;
     params.stream = stream;
-    CHECK(smem_bm_copy(pool, &params, SMEMB_COPY_H2G, SMEM_BM_COPY_STREAM) == 0);
-    batch.stream = stream;
+    begin_many(&params, SMEM_BM_COPY_STREAM);
+    void* sources[1] = {after};
+    void* targets[1] = {dram + 3 * MIB};
+    uint64_t sizes[1] = {sizeof after};
+    smem_batch_copy_params batch = {sources, targets, sizes, 1, stream};
     CHECK(smem_bm_copy_batch(pool, &batch, SMEMB_COPY_H2G, SMEM_BM_COPY_STREAM) == 0);
-    CHECK(smem_stream_wait(stream) == 0 && memcmp(dram + 3 * MIB, source, sizeof source) == 0);
+    CHECK(smem_stream_wait(stream) == 0 && memcmp(dram + 3 * MIB, after, sizeof after) == 0);
     CHECK(smem_stream_destroy(stream) == 0);
     CHECK_FAILS(smem_bm_copy(pool, &params, SMEMB_COPY_H2G, SMEM_BM_COPY_STREAM), SMEM_INVALID_PARAM, "stream");
 }
@@ -193,7 +221,7 @@ static void with_own_memory(void) {
     option.dataOpType = SMEMB_DATA_OP_SDMA;
     option.flags = SMEM_BM_CREATE_WITH_SHM;
     option.dramShmFd = file;
-    smem_bm_t shown = smem_bm_create2(7, &option);
+    smem_bm_t shown = smem_bm_create2(ID + 2, &option);
     CHECK(shown != NULL && smem_bm_join(shown, 0) == 0);
     char* own = (char*)smem_bm_ptr(shown, (uint16_t)smem_bm_get_rank_id()); /* it has no HBM */
     char* view = (char*)mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, file, 0);
@@ -204,21 +232,74 @@ static void with_own_memory(void) {
     /* Uninitialising destroys it. */
 }
 
-int main(int argc, char** argv) {
-    CHECK(argc == 3 && smem_set_log_level(5) == 0);
-    before_initialisation();
-    refused_initialisation(argv[1]);
-    as_rank(argv[1], 3);
-    create();
-    addresses();
-    take_part();
-    copies();
-    with_own_memory();
-    CHECK(smem_create_config_store(argv[2]) == 0);
+/* ---- another rank, which comes and dies -------------------------------------------------------------------------- */
+
+static int events[2]; /* by kind */
+
+static void on_event(smem_bm_t of, uint32_t rank, smem_bm_group_event_t event, void* context) {
+    CHECK(of == pool && rank == 1 && context == events);
+    CHECK(smem_bm_ptr(of, (uint16_t)rank) != NULL); /* it may call the library */
+    __atomic_fetch_add(&events[event], 1, __ATOMIC_SEQ_CST);
+}
+
+static int events_of(smem_bm_group_event_t kind) { return __atomic_load_n(&events[kind], __ATOMIC_SEQ_CST); }
+
+static pid_t start_rank_1(const char* url) {
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child != 0) return child;
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0); /* it ends with us, however that happens */
+    as_rank(url, 1);
+    smem_bm_create_option_t option;
+    memset(&option, 0, sizeof option);
+    option.dataOpType = SMEMB_DATA_OP_SDMA;
+    option.maxDramSize = 8 * MIB;
+    option.localDRAMSize = 2 * MIB;
+    option.maxHbmSize = 2 * MIB;
+    smem_bm_t same = smem_bm_create2(ID, &option);
+    CHECK(same != NULL && smem_bm_join(same, 0) == 0);
+    for (;;) pause(); /* until it is killed */
+}
+
+static void end(pid_t child) {
+    int status = 0;
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+}
+
+static void group_events(const char* url) {
+    CHECK_FAILS(smem_bm_set_group_event_handler(NULL, on_event, NULL), SMEM_INVALID_PARAM, "handle is NULL");
+    CHECK(smem_bm_set_group_event_handler(pool, on_event, events) == 0);
+    pid_t child = start_rank_1(url);
+    CHECK_SOON(events_of(SMEM_GROUP_EVENT_JOIN) == 1);
+    char word[8] = "word";
+    char* theirs = (char*)smem_bm_ptr_by_mem_type(pool, SMEM_MEM_TYPE_HOST, 1);
+    CHECK(smem_bm_copy(pool, word, theirs, sizeof word, SMEMB_COPY_H2G, 0) == 0 && strcmp(theirs, "word") == 0);
+    end(child);
+    CHECK_SOON(events_of(SMEM_GROUP_EVENT_LEAVE) == 1);
+    CHECK_FAILS(smem_bm_copy(pool, word, theirs, sizeof word, SMEMB_COPY_H2G, 0), SMEM_NOT_CONNECTED, "rank 1");
+    CHECK(smem_bm_set_group_event_handler(pool, NULL, NULL) == 0);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* The one store of this process knows rank 3. */
+static int store_knows_us(void) {
+    char text[4096];
+    size_t size = sizeof text;
+    return smem_config_store_get_cluster_status(text, &size) == 0 && strstr(text, "\"ranks\": [3]") != NULL;
+}
+
+static void another_store(const char* url, const char* other) {
+    CHECK_SOON(store_knows_us()); /* and of nobody else: the one that was killed just now is gone */
+    smem_destroy_config_store(url);
+    CHECK(smem_create_config_store(other) == 0 && !store_knows_us());
     CHECK_FAILS(smem_bm_update_store_url("nonsense"), SMEM_INVALID_PARAM, "nonsense");
-    CHECK(smem_bm_update_store_url(argv[2]) == 0);
+    CHECK(smem_bm_update_store_url(other) == 0);
+    CHECK_SOON(store_knows_us());
+}
+
+static void ends(void) {
     smem_bm_destroy(pool);
-    CHECK(smem_get_last_err_code() != 0);
     char word[8] = "";
     CHECK_FAILS(smem_bm_copy(pool, word, dram, 8, SMEMB_COPY_H2G, 0), SMEM_INVALID_PARAM, "no handle");
     CHECK_FAILS(smem_bm_wait(pool), SMEM_INVALID_PARAM, "no handle");
@@ -227,6 +308,23 @@ int main(int argc, char** argv) {
     CHECK(smem_get_last_err_code() == SMEM_INVALID_PARAM);
     smem_bm_uninit(0);
     CHECK_FAILS(smem_bm_wait(pool), SMEM_NOT_INIT, "not initialised");
+}
+
+int main(int argc, char** argv) {
+    CHECK(argc == 3 && smem_set_log_level(5) == 0);
+    before_initialisation();
+    refused_initialisation(argv[1]);
+    CHECK(smem_create_config_store(argv[1]) == 0);
+    as_rank(argv[1], 3);
+    create();
+    addresses();
+    take_part();
+    copies();
+    asynchronous_copies();
+    with_own_memory();
+    group_events(argv[1]);
+    another_store(argv[1], argv[2]);
+    ends();
     puts("good");
     return 0;
 }

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every function of smem.h, and what it does. Argument: the URL of a store that this process may run. */
+/*
+ * Every function of smem.h but those of TLS (tls_calls.c), and what it does. Argument: the URL of a store that this
+ * process may run.
+ */
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
 #include <pthread.h>
 #include <smem/host/smem_bm.h>
 
@@ -22,14 +27,17 @@ static void* other_thread(void* unused) {
     return unused;
 }
 
-static int decrypt(const char* cipher, size_t cipherLen, char* plain, size_t* plainLen) {
-    (void)cipher, (void)cipherLen, (void)plain, (void)plainLen;
-    return 1;
+/* The control plane is in this process. */
+static int python_is_here(void) { return dlsym(RTLD_DEFAULT, "Py_InitializeFromConfig") != NULL; }
+
+static void begins(void) {
+    CHECK(smem_get_abi_version() == 0x00010003u);
+    CHECK(!python_is_here());
+    CHECK(smem_init(0) == 0 && python_is_here());
+    CHECK(smem_init(0) == 0);
 }
 
 static void log_and_errors(void) {
-    CHECK(smem_init(0) == 0 && smem_init(0) == 0);
-    CHECK(smem_get_abi_version() == 0x00010003u);
     CHECK(strcmp(smem_get_last_err_msg(), "") == 0 && smem_get_last_err_code() == 0);
     CHECK(smem_set_log_level(2) == 0);
     CHECK(smem_set_extern_logger(logger) == 0);
@@ -47,9 +55,13 @@ static void log_and_errors(void) {
     CHECK(smem_get_last_err_msg()[0] == '\0' && smem_get_last_err_code() == 0);
 
     const int lines = log_lines;
+    CHECK(smem_set_log_level(5) == 0); /* above what failures are logged with */
+    CHECK(smem_create_config_store(NULL) == SMEM_INVALID_PARAM && log_lines == lines);
+    CHECK(smem_set_log_level(3) == 0);
+    CHECK(smem_create_config_store(NULL) == SMEM_INVALID_PARAM && log_lines == lines + 1);
     CHECK(smem_set_extern_logger(NULL) == 0);
     CHECK(smem_set_log_level(5) == 0); /* the following fail on purpose */
-    CHECK(smem_set_log_level(-1) == SMEM_INVALID_PARAM && log_lines == lines);
+    CHECK(smem_set_log_level(-1) == SMEM_INVALID_PARAM && log_lines == lines + 1);
 }
 
 static void stores(const char* url) {
@@ -67,6 +79,7 @@ static void stores(const char* url) {
     smem_bm_config_t config;
     CHECK(smem_bm_config_init(&config) == 0);
     config.startConfigStoreServer = false;
+    config.initTimeout = 10;
     CHECK(smem_bm_init(url, 5, 0, &config) == 0); /* somebody answers there */
     size = 2;
     CHECK_FAILS(smem_config_store_get_cluster_status(text, &size), SMEM_BUFFER_TOO_SMALL, "the buffer has 2");
@@ -85,21 +98,6 @@ static void stores(const char* url) {
     CHECK(smem_get_last_err_code() == SMEM_INVALID_PARAM);
 }
 
-static void tls(void) {
-    CHECK(smem_set_conf_store_tls(false, NULL, 0) == 0);
-    CHECK_FAILS(smem_set_conf_store_tls(true, NULL, 0), SMEM_INVALID_PARAM, "tls_info is NULL");
-    CHECK(smem_set_conf_store_tls(true, "tlsCert: nowhere", 16) != 0 && smem_get_last_err_msg()[0] != '\0');
-    CHECK_FAILS(smem_set_config_store_tls_key(NULL, 0, NULL, 0, NULL), SMEM_INVALID_PARAM, "tls_pk is NULL");
-    CHECK(smem_set_config_store_tls_key("no key", 6, "secret", 6, decrypt) != 0);
-    smem_tls_option option;
-    memset(&option, 0, sizeof option);
-    CHECK(smem_set_ssl_option(&option) == 0); /* off */
-    CHECK_FAILS(smem_set_ssl_option(NULL), SMEM_INVALID_PARAM, "tlsOption is NULL");
-    option.enableTls = true;
-    option.tlsCaPath = "/nowhere";
-    CHECK(smem_set_ssl_option(&option) != 0 && smem_get_last_err_msg()[0] != '\0');
-}
-
 static void streams(void) {
     void* stream = NULL;
     CHECK_FAILS(smem_stream_create(NULL), SMEM_INVALID_PARAM, "stream is NULL");
@@ -111,15 +109,31 @@ static void streams(void) {
     CHECK_FAILS(smem_stream_wait(NULL), SMEM_INVALID_PARAM, "NULL");
 }
 
+/* Everything of this process ends: its stores, its memberships, its handles. And may begin again. */
+static void ends(const char* url) {
+    char text[4096];
+    size_t size = sizeof text;
+    smem_bm_config_t config;
+    CHECK(smem_bm_config_init(&config) == 0);
+    CHECK(smem_create_config_store(url) == 0 && smem_bm_init(url, 5, 0, &config) == 0);
+    smem_bm_t pool = smem_bm_create(6, 5, SMEMB_DATA_OP_SDMA, 1u << 20, 0, 0);
+    CHECK(pool != NULL && smem_bm_join(pool, 0) == 0);
+    smem_uninit();
+    CHECK_FAILS(smem_bm_join(pool, 0), SMEM_NOT_INIT, "not initialised");
+    CHECK_FAILS(smem_config_store_get_cluster_status(text, &size), SMEM_NOT_EXIST, "runs no store");
+    smem_uninit();
+    CHECK(smem_bm_init(url, 5, 0, &config) == 0);
+    CHECK_FAILS(smem_bm_join(pool, 0), SMEM_INVALID_PARAM, "no handle");
+    smem_uninit();
+}
+
 int main(int argc, char** argv) {
     CHECK(argc == 2);
+    begins();
     log_and_errors();
     stores(argv[1]);
-    tls();
     streams();
-    smem_uninit();
-    smem_uninit();
-    CHECK(smem_init(0) == 0); /* and on again */
+    ends(argv[1]);
     puts("good");
     return 0;
 }

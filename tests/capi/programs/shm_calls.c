@@ -21,7 +21,7 @@ extern "C"
 #endif
     int kernel_sees(uint32_t id, uint32_t rank, uint32_t rank_size, uint64_t symmetric_size, const char* context);
 
-static void before_initialisation(const char* url, uint32_t rank) {
+static void initialisation(const char* url, uint32_t rank) {
     smem_shm_t nonsense = (smem_shm_t)(uintptr_t)0x12345;
     void* gva = NULL;
     CHECK_FAILS(smem_shm_control_barrier(nonsense), SMEM_NOT_INIT, "not initialised");
@@ -48,7 +48,7 @@ static void before_initialisation(const char* url, uint32_t rank) {
 
 static void gathers(smem_shm_t heap, uint32_t rank) {
     char word[8];
-    char words[16];
+    char words[16] = "";
     snprintf(word, sizeof word, "rank %u", (unsigned)rank);
     CHECK(smem_shm_control_allgather(heap, word, 8, words, 16) == 0);
     CHECK(strcmp(words, "rank 0") == 0 && strcmp(words + 8, "rank 1") == 0);
@@ -58,14 +58,9 @@ static void gathers(smem_shm_t heap, uint32_t rank) {
     CHECK_FAILS(smem_shm_control_allgather(heap, word, 8, NULL, 16), SMEM_INVALID_PARAM, "recvBuf is NULL");
 
     /* Numbered the other way round. */
-    CHECK(smem_shm_subgroup_barrier(heap, "turned", 2, 1 - rank) == 0);
     CHECK(smem_shm_subgroup_allgather(heap, "turned", 2, 1 - rank, word, 8, words, 16) == 0);
     CHECK(strcmp(words, "rank 1") == 0 && strcmp(words + 8, "rank 0") == 0);
     CHECK_FAILS(smem_shm_subgroup_allgather(heap, "turned", 2, 1 - rank, word, 8, words, 9), SMEM_INVALID_PARAM, "16");
-    CHECK_FAILS(smem_shm_subgroup_barrier(heap, NULL, 2, rank), SMEM_INVALID_PARAM, "key is NULL");
-    CHECK_FAILS(smem_shm_subgroup_barrier(heap, "turned", 3, rank), SMEM_INVALID_PARAM, "rank_size is 3");
-    /* Alone. */
-    CHECK(smem_shm_subgroup_barrier(heap, rank == 0 ? "first" : "second", 1, 0) == 0);
 }
 
 static void values(smem_shm_t heap, uint32_t rank) {
@@ -87,41 +82,64 @@ static void values(smem_shm_t heap, uint32_t rank) {
     CHECK(smem_shm_control_barrier(heap) == 0);
 }
 
-int main(int argc, char** argv) {
-    CHECK(argc == 3 && smem_set_log_level(5) == 0);
-    const uint32_t rank = (uint32_t)atoi(argv[2]);
-    before_initialisation(argv[1], rank);
-    void* gva = NULL;
-    smem_shm_t heap = smem_shm_create(5, 2, rank, MIB, SMEMS_DATA_OP_MTE, 0, &gva);
-    CHECK(heap != NULL && gva != NULL);
+/* One comes later than the other: who does not wait has not seen what it wrote. */
+static void be_late(uint32_t rank) {
+    const struct timespec pause = {0, 100000000};
+    if (rank == 1) nanosleep(&pause, NULL);
+}
+
+static volatile char* memory_of(char* gva, uint32_t rank, smem_shm_t heap) {
+    return gva + rank * smem_shm_get_symmetric_size(heap);
+}
+
+static smem_shm_t create(uint32_t rank, char** gva) {
+    void* start = NULL;
+    smem_shm_t heap = smem_shm_create(5, 2, rank, MIB, SMEMS_DATA_OP_MTE, 0, &start);
+    CHECK(heap != NULL && start != NULL);
+    *gva = (char*)start;
     CHECK(smem_shm_get_global_rank(heap) == rank && smem_shm_get_global_rank_size(heap) == 2);
-    const uint64_t size = smem_shm_get_symmetric_size(heap);
-    CHECK(size == 2 * MIB);
+    CHECK(smem_shm_get_symmetric_size(heap) == 2 * MIB);
     uint32_t reach = 0;
-    CHECK(smem_shm_topology_can_reach(heap, 1 - rank, &reach) == 0);
-    CHECK((reach & SMEMS_DATA_OP_MTE) != 0);
+    CHECK(smem_shm_topology_can_reach(heap, 1 - rank, &reach) == 0 && (reach & SMEMS_DATA_OP_MTE) != 0);
     CHECK_FAILS(smem_shm_topology_can_reach(heap, 2, &reach), SMEM_INVALID_PARAM, "remote_rank is 2");
     CHECK_FAILS(smem_shm_topology_can_reach(heap, 0, NULL), SMEM_INVALID_PARAM, "reachInfo is NULL");
 
-    volatile char* other = (volatile char*)gva + (1 - rank) * size;
-    other[size - 1] = (char)(rank + 1);
-    CHECK(smem_shm_control_barrier(heap) == 0);
-    CHECK(((volatile char*)gva)[rank * size + size - 1] == (char)(2 - rank));
-
     CHECK(smem_shm_set_extra_context(heap, "context", 8) == 0);
-    CHECK(kernel_sees(5, rank, 2, size, "context"));
+    CHECK(kernel_sees(5, rank, 2, 2 * MIB, "context"));
     CHECK_FAILS(smem_shm_set_extra_context(heap, "", 0), SMEM_INVALID_PARAM, "0 bytes");
     CHECK_FAILS(smem_shm_set_extra_context(heap, NULL, 8), SMEM_INVALID_PARAM, "context is NULL");
-    gathers(heap, rank);
-    values(heap, rank);
+    return heap;
+}
 
+static void barriers(smem_shm_t heap, uint32_t rank, char* gva) {
+    volatile char* own = memory_of(gva, rank, heap);
+    volatile char* other = memory_of(gva, 1 - rank, heap);
+    be_late(rank);
+    other[2 * MIB - 1] = (char)(rank + 1);
+    CHECK(smem_shm_control_barrier(heap) == 0);
+    CHECK(own[2 * MIB - 1] == (char)(2 - rank));
+
+    /* The same by a subgroup of both, numbered the other way round. */
+    be_late(rank);
+    other[0] = (char)(rank + 1);
+    CHECK(smem_shm_subgroup_barrier(heap, "turned", 2, 1 - rank) == 0);
+    CHECK(own[0] == (char)(2 - rank));
+    CHECK_FAILS(smem_shm_subgroup_barrier(heap, NULL, 2, rank), SMEM_INVALID_PARAM, "key is NULL");
+    CHECK_FAILS(smem_shm_subgroup_barrier(heap, "turned", 3, rank), SMEM_INVALID_PARAM, "rank_size is 3");
+    /* Alone. */
+    CHECK(smem_shm_subgroup_barrier(heap, rank == 0 ? "first" : "second", 1, 0) == 0);
+}
+
+static void exits(smem_shm_t heap, uint32_t rank) {
     CHECK_FAILS(smem_shm_register_exit(heap, NULL), SMEM_INVALID_PARAM, "exit is NULL");
     CHECK(smem_shm_register_exit(heap, on_exit_of_all) == 0);
     CHECK(smem_shm_control_barrier(heap) == 0);
     if (rank == 1) smem_shm_global_exit(heap, 42);
     CHECK_SOON(__atomic_load_n(&exit_status, __ATOMIC_SEQ_CST) == 42);
     CHECK(smem_shm_control_barrier(heap) == 0);
+}
 
+static void ends(smem_shm_t heap) {
     CHECK(smem_shm_destroy(heap, 0) == 0);
     CHECK_FAILS(smem_shm_destroy(heap, 0), SMEM_INVALID_PARAM, "no handle");
     CHECK_FAILS(smem_shm_control_barrier(heap), SMEM_INVALID_PARAM, "no handle");
@@ -130,6 +148,19 @@ int main(int argc, char** argv) {
     CHECK(smem_get_last_err_code() == SMEM_INVALID_PARAM);
     smem_shm_uninit(0);
     CHECK_FAILS(smem_shm_control_barrier(heap), SMEM_NOT_INIT, "not initialised");
+}
+
+int main(int argc, char** argv) {
+    CHECK(argc == 3 && smem_set_log_level(5) == 0);
+    const uint32_t rank = (uint32_t)atoi(argv[2]);
+    initialisation(argv[1], rank);
+    char* gva = NULL;
+    smem_shm_t heap = create(rank, &gva);
+    barriers(heap, rank, gva);
+    gathers(heap, rank);
+    values(heap, rank);
+    exits(heap, rank);
+    ends(heap);
     puts("good");
     return 0;
 }

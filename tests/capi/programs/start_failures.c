@@ -21,6 +21,7 @@ static void on_event(smem_bm_t pool, uint32_t rank, smem_bm_group_event_t event,
 static void on_down(const char* peer, void* context) { (void)peer, (void)context; }
 
 #define FAILS(call) CHECK_FAILS(call, SMEM_ERROR, words)
+#define SAYS_WHY(call) CHECK_REFUSED(((void)(call), 0), 0, SMEM_ERROR, words)
 #define REFUSED(call, answer) CHECK_REFUSED(call, answer, SMEM_ERROR, words)
 
 static void process(void) {
@@ -38,11 +39,15 @@ static void process(void) {
     FAILS(smem_set_config_store_tls_key("key", 3, NULL, 0, NULL));
     FAILS(smem_set_ssl_option(&option));
     FAILS(smem_stream_create(&stream));
+    CHECK_FAILS(smem_stream_wait(handle), SMEM_INVALID_PARAM, "never was one");
+    CHECK_FAILS(smem_stream_destroy(handle), SMEM_INVALID_PARAM, "never was one");
+    (void)smem_get_and_clear_last_err_msg();
     smem_destroy_config_store("tcp://127.0.0.1:1"); /* there is none */
     smem_uninit();
     smem_bm_uninit(0);
     smem_shm_uninit(0);
     smem_trans_uninit(0);
+    CHECK(smem_get_last_err_code() == 0); /* nothing has begun, so there is nothing to end */
     CHECK(smem_get_abi_version() == SMEM_ABI_VERSION);
 }
 
@@ -61,7 +66,7 @@ static void big_memory(void) {
     REFUSED(smem_bm_get_rank_id(), UINT32_MAX);
     REFUSED(smem_bm_create(0, 1, SMEMB_DATA_OP_SDMA, 1, 0, 0), NULL);
     REFUSED(smem_bm_create2(0, &option), NULL);
-    smem_bm_destroy(handle);
+    SAYS_WHY(smem_bm_destroy(handle));
     FAILS(smem_bm_join(handle, 0));
     FAILS(smem_bm_join(handle, 0, &address));
     FAILS(smem_bm_leave(handle, 0));
@@ -104,7 +109,7 @@ static void share_memory(void) {
     FAILS(smem_shm_atomic_alloc_value(handle, 1, &value));
     FAILS(smem_shm_atomic_release_value(handle, 0));
     FAILS(smem_shm_register_exit(handle, on_exit_of_all));
-    smem_shm_global_exit(handle, 1);
+    SAYS_WHY(smem_shm_global_exit(handle, 1));
 }
 
 static void transfer(void) {
@@ -119,7 +124,7 @@ static void transfer(void) {
     FAILS(smem_trans_config_init(&config));
     FAILS(smem_trans_init(&config));
     REFUSED(smem_trans_create(NULL, peer, &config), NULL);
-    smem_trans_destroy(handle, 0);
+    SAYS_WHY(smem_trans_destroy(handle, 0));
     FAILS(smem_trans_set_peer_down_callback(handle, on_down, NULL));
     FAILS(smem_trans_register_mem(handle, bytes, 1, 0));
     FAILS(smem_trans_batch_register_mem(handle, &address, &size, 1, 0));

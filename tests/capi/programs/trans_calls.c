@@ -19,7 +19,7 @@ static void on_peer_down(const char* peer, void* user_data) {
     CHECK(smem_get_abi_version() == SMEM_ABI_VERSION);
 }
 
-static void before_initialisation(smem_trans_config_t* config) {
+static void initialisation(smem_trans_config_t* config) {
     smem_trans_t nonsense = (smem_trans_t)(uintptr_t)0x12345;
     memset(config, 0xff, sizeof *config);
     CHECK(smem_trans_config_init(config) == 0);
@@ -49,7 +49,7 @@ static void before_initialisation(smem_trans_config_t* config) {
 }
 
 static void moves(smem_trans_t source, smem_trans_t target, const char* session) {
-    for (int i = 0; i < SIZE; ++i) here[i] = (char)(i * 3 + 1);
+    for (int i = 0; i < SIZE; ++i) here[i] = (char)(i * 3 + i / 256 + 1); /* no two parts of it are the same */
     CHECK_FAILS(smem_trans_write(source, here, session, there, SIZE), SMEM_INVALID_PARAM, "registered");
     CHECK(there[0] == 0);
     CHECK(smem_trans_register_mem(target, there, SIZE, 0) == 0);
@@ -78,12 +78,29 @@ static void moves(smem_trans_t source, smem_trans_t target, const char* session)
     memset(again, 0, SIZE);
     CHECK(smem_trans_read_submit(source, again, session, there, SIZE, stream, 0) == 0);
     CHECK(smem_stream_wait(stream) == 0 && memcmp(here, there, SIZE) == 0 && memcmp(here, again, SIZE) == 0);
+    memset(again, 0, SIZE);
     CHECK(smem_trans_batch_write_submit(source, sources, session, targets, sizes, 2, stream) == 0);
     CHECK(smem_trans_batch_read_submit(source, local, session, remote, sizes, 2, stream, 0) == 0);
     CHECK(smem_stream_wait(stream) == 0 && memcmp(there, here + 1024, 1024) == 0 && memcmp(again, here, 2048) == 0);
     CHECK_FAILS(smem_trans_write_submit(source, here, session, there, SIZE, NULL), SMEM_INVALID_PARAM, "stream");
     CHECK(smem_trans_write_submit(source, here, session, again, SIZE, stream) == 0); /* which is not registered */
     CHECK_FAILS(smem_stream_wait(stream), SMEM_INVALID_PARAM, "registered");
+    /* With and without flags, which nobody looks at. */
+    memset(there, 0, SIZE);
+    CHECK(smem_trans_write(source, here, session, there, SIZE, 9) == 0 && memcmp(here, there, SIZE) == 0);
+    memset(again, 0, SIZE);
+    CHECK(smem_trans_read(source, again, session, there, SIZE) == 0 && memcmp(here, again, SIZE) == 0);
+    CHECK(smem_trans_batch_write(source, sources, session, targets, sizes, 2, 9) == 0);
+    CHECK(memcmp(there, here + 1024, 1024) == 0 && memcmp(there + 1024, here, 1024) == 0);
+    memset(again, 0, SIZE);
+    CHECK(smem_trans_batch_read(source, local, session, remote, sizes, 2) == 0 && memcmp(again, here, 2048) == 0);
+    CHECK(smem_trans_write_submit(source, here, session, there, SIZE, stream, 9) == 0);
+    CHECK(smem_trans_read_submit(source, again + 2048, session, there, 2048, stream) == 0);
+    CHECK(smem_stream_wait(stream) == 0 && memcmp(there, here, SIZE) == 0 && memcmp(again + 2048, here, 2048) == 0);
+    memset(again, 0, SIZE);
+    CHECK(smem_trans_batch_write_submit(source, sources, session, targets, sizes, 2, stream, 9) == 0);
+    CHECK(smem_trans_batch_read_submit(source, local, session, remote, sizes, 2, stream) == 0);
+    CHECK(smem_stream_wait(stream) == 0 && memcmp(there, here + 1024, 1024) == 0 && memcmp(again, here, 2048) == 0);
     CHECK(smem_stream_destroy(stream) == 0);
     CHECK(smem_trans_deregister_mem(target, there) == 0);
     CHECK_FAILS(smem_trans_deregister_mem(target, there), SMEM_NOT_EXIST, "registered");
@@ -125,28 +142,33 @@ static void many_registrations(smem_trans_t target) {
     CHECK_FAILS(smem_trans_batch_register_mem(target, NULL, sizes, 2, 0), SMEM_INVALID_PARAM, "addresses is NULL");
 }
 
-int main(int argc, char** argv) {
-    CHECK(argc == 3 && smem_set_log_level(5) == 0);
-    smem_trans_config_t config;
-    before_initialisation(&config);
-    smem_trans_t source = smem_trans_create(NULL, argv[1], &config);
-    smem_trans_t target = smem_trans_create("tcp://127.0.0.1", argv[2], &config);
-    CHECK(source != NULL && target != NULL);
-    CHECK_REFUSED(smem_trans_create(NULL, argv[2], &config), NULL, SMEM_RES_IN_USE, argv[2] + 10);
-    peer_that_ended = argv[2];
+static void ends(smem_trans_t source, smem_trans_t target) {
+    const char* const session = peer_that_ended;
     CHECK(smem_trans_set_peer_down_callback(source, on_peer_down, &downs) == 0);
-    moves(source, target, argv[2]);
-    quantised(source, target, argv[2]);
-    many_registrations(target);
     smem_trans_destroy(target, 0);
     CHECK_SOON(__atomic_load_n(&downs, __ATOMIC_SEQ_CST) == 1);
-    CHECK_FAILS(smem_trans_write(source, here, argv[2], there, 1), SMEM_NOT_CONNECTED, argv[2]);
+    CHECK_FAILS(smem_trans_write(source, here, session, there, 1), SMEM_NOT_CONNECTED, session);
     CHECK_FAILS(smem_trans_register_mem(target, there, SIZE, 0), SMEM_INVALID_PARAM, "no handle");
     smem_trans_destroy(target, 0);
     CHECK(smem_get_last_err_code() == SMEM_INVALID_PARAM);
     CHECK(smem_trans_set_peer_down_callback(source, NULL, NULL) == 0);
     smem_trans_uninit(0);
-    CHECK_FAILS(smem_trans_write(source, here, argv[2], there, 1), SMEM_NOT_INIT, "not initialised");
+    CHECK_FAILS(smem_trans_write(source, here, session, there, 1), SMEM_NOT_INIT, "not initialised");
+}
+
+int main(int argc, char** argv) {
+    CHECK(argc == 3 && smem_set_log_level(5) == 0);
+    smem_trans_config_t config;
+    initialisation(&config);
+    peer_that_ended = argv[2];
+    smem_trans_t source = smem_trans_create(NULL, argv[1], &config);
+    smem_trans_t target = smem_trans_create("tcp://127.0.0.1", argv[2], &config);
+    CHECK(source != NULL && target != NULL);
+    CHECK_REFUSED(smem_trans_create(NULL, argv[2], &config), NULL, SMEM_RES_IN_USE, strchr(argv[2], ':') + 1);
+    moves(source, target, argv[2]);
+    quantised(source, target, argv[2]);
+    many_registrations(target);
+    ends(source, target);
     puts("good");
     return 0;
 }
