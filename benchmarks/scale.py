@@ -1,17 +1,22 @@
-"""What members and sessions cost while nothing happens, and how that grows: CPU time, memory, threads, descriptors.
+"""What members and sessions cost, and how that grows: while nothing happens, and when one more member joins.
 
-    scripts/bench scale [--ranks 2 8 16 32] [--sessions 1 8 64] [--idle 20] [--only members|sessions]
+    scripts/bench scale [--ranks 2 8 16 32] [--sessions 1 8 64] [--idle 20] [--only members|sessions|joins]
+                        [--joins 64 256 1024] [--simulated 64 1024 10000]
 
 A member has a pool, a heap and an engine; the store is a process of its own. Sessions lead from one process to as many
 engines of another one; each has been written to once. "two hosts" are two network namespaces (so it needs root), with
 half of the members each, or the engines on the other one. CPU time is what the kernel counted for the process, so a
 machine that does other things as well changes it little; idle processes are looked at for --idle seconds.
+
+Joins: the messages, bytes and CPU time that a member costs the store when it joins a pool of --joins real members, or
+of --simulated ones (`support/join_costs.py` says how).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import socket
@@ -23,8 +28,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.client_crowd import ClientFailed, TooSlow
+from support.join_costs import World, real_world, server_command, simulated_world
 from support.process_costs import Costs, costs_of
 from support.report import Report, bar
+from support.simulated_store import Script
 from support.two_hosts import INITIATOR, TARGET, two_hosts
 
 SCRIPT = Path(__file__).parent / "support" / "scale_process.py"
@@ -140,6 +148,56 @@ def sessions(report: Report, on: Where, hosts: Sequence[str], count: int, idle_s
         )
 
 
+def joins(report: Report, sizes: Sequence[int], simulated: Sequence[int]) -> None:
+    print(
+        f"{'':>6} {'':>9}  {'the last one sends':>20}  {'gets':>20}  {'the others get':>22}  {'store CPU':>10}"
+        f"  {'start of all, per member: sends, gets, store CPU':>50}"
+    )
+    scripts = [script for size in sizes if (script := join_real(report, size)) is not None]
+    for size in simulated if scripts else ():
+        tell_world(report, simulated_world(size, scripts[-1]))
+
+
+def join_real(report: Report, size: int) -> Script | None:
+    """What the last member said; None if they could not all join in time."""
+    url = f"tcp://{LOOPBACK}:{free_port()}"
+    with contextlib.ExitStack() as stack:
+        store = Process(stack, server_command(url))
+        store.told()
+        try:
+            world, script = real_world(size, url, store.pid, store.tell)
+        except (TooSlow, ClientFailed) as failure:
+            report.add(f"{size:>6} {'real':>9}  {failure}", what="joins", size=size, failure=str(failure))
+            return None
+    tell_world(report, world)
+    return script
+
+
+def tell_world(report: Report, world: World) -> None:
+    last, start = world.last, world.start
+    text = (
+        f"{world.size:>6} {'simulated' if start is None else 'real':>9}"
+        f"  {counted(last.own_requests, last.own_request_bytes):>20}"
+        f"  {counted(last.own_messages, last.own_message_bytes):>20}"
+        f"  {counted(last.others_messages, last.others_message_bytes):>22}  {last.server_cpu_us:>7.0f} µs"
+    )
+    if start is not None:
+        messages, size_bytes = (
+            start.own_messages + start.others_messages,
+            start.own_message_bytes + start.others_message_bytes,
+        )
+        text += (
+            f"  {counted(start.own_requests, start.own_request_bytes)}, {counted(messages, size_bytes)},"
+            f" {start.server_cpu_us:.0f} µs; it took {world.start_s or 0:.1f} s, the last join"
+            f" {(world.join_s or 0) * 1000:.0f} ms, its process {(world.process_kib or 0) / 1024:.1f} MiB"
+        )
+    report.add(text, what="joins", **dataclasses.asdict(world))
+
+
+def counted(messages: float, size_bytes: float) -> str:
+    return f"{messages:.0f} ({size_bytes / 1024:.1f} KiB)"
+
+
 def per_session(costs: Costs, count: int) -> str:
     return (
         f"{costs.cpu_ms / count:.2f} ms of CPU, {costs.resident_kib / count:.0f} KiB, {costs.threads / count:.2f} "
@@ -168,15 +226,20 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 8, 16, 32])
     parser.add_argument("--sessions", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
-    parser.add_argument("--only", choices=["members", "sessions"])
+    parser.add_argument("--joins", type=int, nargs="+", default=[64, 256, 1024], help="real members")
+    parser.add_argument("--simulated", type=int, nargs="+", default=[64, 256, 1024, 10000], help="members")
+    parser.add_argument("--only", choices=["members", "sessions", "joins"])
     options = parser.parse_args()
     report = Report("scale")
-    with places() as found:
-        for on, hosts in found:
-            for ranks in options.ranks if options.only != "sessions" else ():
-                members(report, on, hosts, ranks, options.idle)
-            for count in options.sessions if options.only != "members" else ():
-                sessions(report, on, hosts, count, options.idle)
+    if options.only != "joins":
+        with places() as found:
+            for on, hosts in found:
+                for ranks in options.ranks if options.only != "sessions" else ():
+                    members(report, on, hosts, ranks, options.idle)
+                for count in options.sessions if options.only != "members" else ():
+                    sessions(report, on, hosts, count, options.idle)
+    if options.only in (None, "joins"):
+        joins(report, options.joins, options.simulated)
     report.save()
 
 

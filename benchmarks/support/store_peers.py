@@ -1,26 +1,51 @@
-"""The stores that ours is compared with, behind one small interface: join all clients, gather 64 bytes from all."""
+"""The stores that are measured, ours and others, behind one small interface; and the program that runs a server of one.
+
+store_peers.py KIND PORT
+"""
 
 from __future__ import annotations
 
 import abc
+import importlib
 import os
 import signal
 import sys
-from datetime import timedelta
-from typing import Any
+import threading
+import time
+from collections.abc import Iterable
+from typing import ClassVar
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
+FACT = bytes(256)  # what a member publishes: about as much as ours does
+NO_WATCH = "it has no watches"
+NO_DEATHS = "it tells nobody of a client's death"
 
 
 class StorePeer(abc.ABC):
-    """One per process; `connect` is called in the client processes, after the fork."""
+    """One client. Made in the client's process; `serve` is called in the server's."""
+
+    lacks: ClassVar[dict[str, str]] = {}  # "watch", "death" → why
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._members: set[int] = set()
+        self._changed_at = 0.0
 
     @abc.abstractmethod
-    def serve(self, port: int) -> None:
-        """In the server's process; returns when the server accepts clients."""
+    def serve(self, port: int) -> int:
+        """Returns the server's process number when it accepts clients."""
+
+    def stop(self) -> None:
+        """In the server's process, if that is not the server itself."""
+        return
 
     @abc.abstractmethod
-    def connect(self, port: int) -> None: ...
+    def enter(self, port: int, rank: int, size: int) -> None:
+        """Connects, takes the rank, publishes FACT under it, and watches what others publish, as far as it can."""
+
+    @abc.abstractmethod
+    def leave(self) -> None:
+        """Takes back what it published, and closes the connection."""
 
     @abc.abstractmethod
     def barrier(self, tag: str, number: int, rank: int, size: int) -> None: ...
@@ -35,83 +60,44 @@ class StorePeer(abc.ABC):
     @abc.abstractmethod
     def get(self, key: str) -> bytes: ...
 
+    def await_members(self, count: int, within_s: float) -> float:
+        """When it saw that so many are there."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._members) == count, within_s):
+                raise TimeoutError(f"sees {len(self._members)} members, not {count}")
+            return self._changed_at
 
-class Ours(StorePeer):
-    def __init__(self) -> None:
-        from memfabric_hybrid.clock import Deadline  # here: the peers' environment has no package of ours
-        from memfabric_hybrid.store import StoreServer, connect
-
-        self._deadline, self._connect, self._server_kind = Deadline, connect, StoreServer
-
-    def serve(self, port: int) -> None:
-        self.server = self._server_kind(f"tcp://127.0.0.1:{port}")
-        self.server.start()
-
-    def connect(self, port: int) -> None:
-        self.client = self._connect(f"tcp://127.0.0.1:{port}")
-
-    def barrier(self, tag: str, number: int, rank: int, size: int) -> None:
-        self.client.barrier(f"{tag}barrier", number, rank, size, deadline=self._deadline(TIMEOUT_S))
-
-    def all_gather(self, tag: str, number: int, rank: int, size: int, data: bytes) -> list[bytes]:
-        return self.client.gather(f"{tag}gather", number, rank, size, data, deadline=self._deadline(TIMEOUT_S))
-
-    def set(self, key: str, value: bytes) -> None:
-        self.client.set(key, value, deadline=self._deadline(TIMEOUT_S))
-
-    def get(self, key: str) -> bytes:
-        value = self.client.get(key, deadline=self._deadline(TIMEOUT_S))
-        assert value is not None
-        return value
+    def _noticed(self, come: Iterable[int], gone: Iterable[int]) -> None:
+        """On whatever thread hears of it."""
+        with self._changed:
+            self._members.update(come)
+            self._members.difference_update(gone)
+            self._changed_at = time.monotonic()
+            self._changed.notify_all()
 
 
-class TorchStore(StorePeer):
-    """torch.distributed.TCPStore (libuv server), with the usual counter barrier."""
-
-    def __init__(self) -> None:
-        import torch.distributed
-
-        self._kind: Any = torch.distributed.TCPStore
-
-    def serve(self, port: int) -> None:
-        self.store = self._make(port, server=True)
-
-    def connect(self, port: int) -> None:
-        self.store = self._make(port, server=False)
-
-    def _make(self, port: int, *, server: bool) -> Any:
-        timeout = timedelta(seconds=TIMEOUT_S)
-        return self._kind("127.0.0.1", port, None, server, timeout=timeout, wait_for_workers=False, use_libuv=True)
-
-    def barrier(self, tag: str, number: int, rank: int, size: int) -> None:
-        key = f"{tag}barrier{number}"
-        if self.store.add(key, 1) == size:
-            self.store.set(f"{key}/done", b"1")
-        self.store.wait([f"{key}/done"])
-
-    def all_gather(self, tag: str, number: int, rank: int, size: int, data: bytes) -> list[bytes]:
-        self.store.set(f"{tag}gather{number}/{rank}", data)
-        self.barrier(f"{tag}gather", number, rank, size)
-        return list(self.store.multi_get([f"{tag}gather{number}/{other}" for other in range(size)]))
-
-    def set(self, key: str, value: bytes) -> None:
-        self.store.set(key, value)
-        self.store.add("acknowledge", 0)  # set alone does not wait for the server
-
-    def get(self, key: str) -> bytes:
-        return bytes(self.store.get(key))
+PLACES = {
+    "ours": ("support.store_ours", "Ours"),
+    "TCPStore": ("support.store_torch", "TorchStore"),
+    "redis": ("support.store_redis", "RedisStore"),
+    "etcd": ("support.store_ours", "OursOnEtcd"),
+}
 
 
-PEERS: dict[str, type[StorePeer]] = {"ours": Ours, "TCPStore": TorchStore}
+def peer(kind: str) -> type[StorePeer]:
+    """Loaded here, because no environment has them all."""
+    module, name = PLACES[kind]
+    found: type[StorePeer] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def run_server(kind: str, port: int) -> None:
-    """The server's process: says `ready`, then waits to be ended."""
+    """Says `ready` and the server's process number, then waits to be ended."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    peer = PEERS[kind]()
-    peer.serve(port)
-    print("ready", flush=True)
+    server = peer(kind)()
+    print("ready", server.serve(port), flush=True)
     signal.sigwait({signal.SIGTERM})
+    server.stop()
     sys.stdout.flush()
     os._exit(0)
 
