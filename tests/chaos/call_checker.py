@@ -9,7 +9,7 @@ import faulthandler
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from chaos.starvation import StarvationMeter
 
 SHORTAGE = (-2001, -2002, -2004, -2014)  # what any call may say while its process gets no descriptors
 NEIGHBOURS_SHORTAGE = (-2002, -2004)  # while another one gets none
+MOST_FAILURES = 20_000  # that are kept
 RAISED = -9000  # a call that raises instead of returning codes did so, in the documented way
 
 
@@ -32,6 +33,17 @@ class RunningCall(NamedTuple):
     limit_s: float
 
 
+class FailedCall(NamedTuple):
+    """A call that has returned a code, which may be right or wrong: whoever knows what has happened judges."""
+
+    kind: str
+    towards: int | None  # the slot that it was about, if it was about one
+    began: float
+    ended: float
+    code: int
+    sentence: str
+
+
 class CallChecker:
     """The calls of all threads of this process."""
 
@@ -42,6 +54,7 @@ class CallChecker:
         self.shortage = shortage  # what calls may say now because somebody has no descriptors
         self.starvation = starvation
         self.all_calls: list[CheckedCalls] = []
+        self.failures: deque[FailedCall] = deque(maxlen=MOST_FAILURES)
         self.ending = False  # from now on calls may fail as they like: their objects are being taken away
         starvation.look = self._look_for_hangs
 
@@ -93,6 +106,7 @@ class CheckedCalls:
         self.running: RunningCall | None = None
         self.told: RunningCall | None = None
         self.sentence = ""  # of the last failure
+        self.towards: int | None = None  # the slot that the next calls are about, if they are about one
         self._checker = checker
         self._last_code: dict[str, int] = {}
 
@@ -110,12 +124,17 @@ class CheckedCalls:
             return code
         if took_s > limit_s + SLACK_S:
             self._check_lateness(call, took_s, code)
+        elif took_s > limit_s:
+            starvation.catch_up()  # for the slowest of its kind
         own_s = took_s - (starvation.starved_s - call.starved_before_s)
         self.slowest_s[kind] = max(self.slowest_s.get(kind, 0.0), own_s)
         if code >= 0:
             self.done[kind] += 1
         else:
             self._check_failure(kind, code, allowed)
+            checker.failures.append(
+                FailedCall(kind, self.towards, call.began, call.began + took_s, code, self.sentence)
+            )
         if self._last_code.get(kind) != min(code, 0):
             self._last_code[kind] = min(code, 0)
             checker.event_log.write(f"{self.name}: {kind} → {code} {self.sentence if code < 0 else ''}")

@@ -1,190 +1,48 @@
-"""The driver: starts the workers and the store, injects the faults of the schedule, and ends all at a violation.
-
-`Driver` knows who is alive, stopped or busy with a call; what each fault does is in `faults`.
-"""
+"""The driver of the chaos campaign: its slots and the store they share; what each fault does is in `faults`."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import random
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from chaos.event_log import EventLog, EventLogReader
-from chaos.fault_schedule import FaultSchedule
-from chaos.plan import LEAVE_S, SLOTS
-from chaos.shared_state import Field, SharedState
-from support.workers import Cluster, Pending, WorkerError
-
-POLL_S = 0.02
-WORKER_CALL_S = 40.0
-MOST_IN_TROUBLE = 3  # slots at the same time
+from chaos.fault_schedule import FAULTS, FaultSchedule
+from chaos.plan import SLOTS, switched_off
+from chaos.slot_driver import SlotDriver, Violation
+from support.workers import Cluster
 
 
-class Violation(AssertionError):
-    """Something happened that must not; the report is made by whoever catches it."""
+class Driver(SlotDriver):
+    """`workers` and `store` have been started; nobody has begun yet."""
 
-
-class WorkerCall(NamedTuple):
-    """A call that a process's main thread is busy with."""
-
-    what: str
-    pending: Pending
-    give_up_at: float
-    then: Callable[[Any], None]
-
-
-class Driver:
-    """Used by one thread. `workers` and `store` have been started; nobody has begun yet."""
+    campaign, seed_variable = "chaos", "MF_CHAOS_SEED"
 
     def __init__(
         self, seed: int, folder: Path, store_url: str, ports: list[int], workers: Cluster, store: Cluster
     ) -> None:
-        self.seed = seed
-        self.folder = folder
+        super().__init__(seed, folder, workers, FaultSchedule(seed, frozenset(FAULTS) - switched_off()))
         self.store_url = store_url
         self.ports = ports
-        self.workers = workers
         self.store = store
-        self.state = SharedState.make(folder / "shared_state")
-        self.event_log = EventLog(folder / "driver.events", "driver")
-        self.schedule = FaultSchedule(seed)
-        self.in_trouble: set[int] = set()  # slots that are dead, stopped, or busy with a call
         self.store_in_trouble = False
-        self.totals: list[dict[str, Any]] = []  # of workers that have ended
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()
-        self._worker_calls: list[WorkerCall] = []
-        self._readers: dict[Path, EventLogReader] = {}
-
-    def close(self) -> None:
-        self.event_log.close()
-        self.state.close()
-
-    # ---- lives ------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
         self.store.call(0, "serve", self.store_url)
         for slot in range(SLOTS):
-            self._begin(slot)
+            self.begin(slot)
         self.wait_for_quiet()
 
-    def _begin(self, slot: int) -> None:
-        life = self.state.get(slot, Field.LIFE) + 1
-        self.state.begin_life(slot)
-
-        def begun(_: None) -> None:
-            self.say(f"slot {slot} lives for the {life}. time, pid {self.workers.pid(slot)}")
-            self.in_trouble.discard(slot)
-
-        self.send(slot, begun, "begin", slot, life, self.seed, self.store_url, self.ports, str(self.folder))
-
-    def kill(self, slot: int) -> None:
-        """Its totals are asked for before; what it does meanwhile, it still does."""
-        self.state.now(slot, Field.DYING)
-        self.workers.kill(slot)
-        self.state.now(slot, Field.DEAD_SINCE)
-        self.say(f"slot {slot} is dead")
-
-    def note_totals(self, slot: int) -> None:
-        self.totals.append(self.workers.call(slot, "totals"))
-
-    def dismiss(self, slot: int) -> None:
-        self.state.now(slot, Field.DYING)
-        self.workers.dismiss(slot, LEAVE_S)
-        self.state.now(slot, Field.DEAD_SINCE)
-        self.say(f"slot {slot} has left")
-
-    def revive(self, slot: int) -> None:
-        self.workers.begin_start(slot)
-        self._begin(slot)
-
-    def stop(self, slot: int) -> None:
-        self.state.now(slot, Field.STOPPED_SINCE)
-        self.workers.kill(slot, signal.SIGSTOP)
-        self.say(f"slot {slot} is stopped")
-
-    def go_on(self, slot: int) -> None:
-        self.state.now(slot, Field.LAST_STOPPED)
-        self.state.set(slot, Field.STOPPED_SINCE, 0)
-        self.workers.kill(slot, signal.SIGCONT)
-        self.say(f"slot {slot} goes on")
-        self.in_trouble.discard(slot)
-
-    # ---- the course of things ---------------------------------------------------------------------------------------
-
-    def say(self, what: str) -> None:
-        self.event_log.write(what)
-
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), action))
-
-    def send(self, slot: int, then: Callable[[Any], None], function: str, *args: Any) -> None:
-        """Lets the worker's main thread do something; the slot is in trouble until it has."""
-        self._await(f"slot {slot} in {function}", self.workers.begin(slot, function, *args), then)
+    def begin_arguments(self, slot: int, life: int) -> tuple[Any, ...]:
+        return slot, life, self.seed, self.store_url, self.ports, str(self.folder)
 
     def start_store(self, then: Callable[[Any], None]) -> None:
         self.store.begin_start(0)
-        self._await("the store in serve", self.store.begin(0, "serve", self.store_url), then)
-
-    def _await(self, what: str, pending: Pending, then: Callable[[Any], None]) -> None:
-        self._worker_calls.append(WorkerCall(what, pending, time.monotonic() + WORKER_CALL_S, then))
-
-    def choose(self, choices: random.Random) -> int | None:
-        """A slot that is well, if not too many are in trouble already."""
-        well = [slot for slot in choices.sample(range(SLOTS), SLOTS) if slot not in self.in_trouble]
-        if not well or len(self.in_trouble) >= MOST_IN_TROUBLE:
-            return None
-        self.in_trouble.add(well[0])
-        return well[0]
-
-    def wait(self, seconds: float) -> None:
-        """Time goes by: what is due is done, and everybody is watched."""
-        until = time.monotonic() + seconds
-        while True:
-            self._do_what_is_due()
-            self._end_worker_calls()
-            self.watch()
-            if time.monotonic() >= until:
-                return
-            time.sleep(POLL_S)
-
-    def wait_for(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        until = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > until:
-                raise Violation(f"after {seconds:g} s still not: {what}")
-            self.wait(POLL_S)
-
-    def wait_for_quiet(self) -> None:
-        """Every fault that has begun ends."""
-        self.wait_for(lambda: not (self._due or self._worker_calls), 60, "the end of all faults")
+        self.await_answer("the store in serve", self.store.begin(0, "serve", self.store_url), then)
 
     def watch(self) -> None:
-        for path in self.folder.glob("*.events"):
-            found = self._readers.setdefault(path, EventLogReader(path)).new_violations()
-            if found:
-                raise Violation("\n".join(found))
-        for slot in range(SLOTS):
-            if not self.state.get(slot, Field.DYING) and not self.workers.alive(slot):
-                raise Violation(f"slot {slot} has died, and nobody killed it")
+        super().watch()
         if not self.store_in_trouble and not self.store.alive(0):
             raise Violation("the store has died, and nobody killed it")
 
-    def _do_what_is_due(self) -> None:
-        while self._due and self._due[0][0] <= time.monotonic():
-            heapq.heappop(self._due)[2]()
-
-    def _end_worker_calls(self) -> None:
-        for worker_call in list(self._worker_calls):
-            if worker_call.pending.ready() or time.monotonic() > worker_call.give_up_at:
-                self._worker_calls.remove(worker_call)
-                try:
-                    result = worker_call.pending.result(0.1)
-                except WorkerError as failure:
-                    raise Violation(f"{worker_call.what}: {failure}") from None
-                worker_call.then(result)
+    def store_report(self) -> str:
+        return self.store.report(0, "has these stacks and this output")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from chaos.plan import switched_off
-
 FAULTS = (
     "kill",
     "kill two",
@@ -30,9 +28,9 @@ FAULTS = (
 class FaultSchedule:
     """Every fault has random choices of its own, which depend on the seed and its number only."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kinds: frozenset[str]) -> None:
         self._seed = seed
-        self.kinds = frozenset(FAULTS) - switched_off()
+        self.kinds = kinds
         self._coming: list[str] = []
         self._number = 0
         self.injected: Counter[str] = Counter()

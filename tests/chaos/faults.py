@@ -8,10 +8,11 @@ import resource
 import signal
 from collections.abc import Callable
 
-from chaos.driver import Driver, Violation
+from chaos.driver import Driver
 from chaos.plan import HEARTBEAT_S
 from chaos.recovery import expect_recovered
 from chaos.shared_state import Field
+from chaos.slot_driver import Violation
 
 SIGNALS = 40
 NEED_QUIET = ("fork and check", "stop for long", "restart the store")  # what they are about is there only then

@@ -10,6 +10,14 @@ from chaos.call_checker import CallChecker, Work
 from chaos.plan import OPERATION_TIMEOUT_S, SLOTS, VALUES
 from chaos.shared_state import SharedState
 from memfabric_hybrid import shm
+from memfabric_hybrid.errors import FabricError
+
+
+def gather_code(failure: RuntimeError) -> int:
+    """An all-gather that fails says no code: its cause does, or the sentence of a time-out, which names the missing."""
+    if isinstance(failure.__cause__, FabricError):
+        return int(failure.__cause__.code)
+    return -2004 if "did not arrive" in mf.get_last_err_msg() else -2014
 
 
 class SubgroupWork(Work):
@@ -53,8 +61,8 @@ class SubgroupWork(Work):
         def gather() -> int:
             try:
                 result = self._heap.subgroup_all_gather(self._key, len(self._members), self._place, parts[self._place])
-            except RuntimeError:
-                return -2004 if "did not arrive" in mf.get_last_err_msg() else -2014
+            except RuntimeError as failure:
+                return gather_code(failure)
             if result != b"".join(parts):
                 self.calls.violation(f"subgroup_all_gather gave {result!r}, expected {parts}")
             return 0

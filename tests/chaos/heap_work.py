@@ -14,9 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-import memfabric_hybrid as mf
 from chaos.call_checker import RAISED, CallChecker, Work
-from chaos.heap_companions import SubgroupWork, ValueWork
+from chaos.heap_companions import SubgroupWork, ValueWork, gather_code
 from chaos.patterns import Pattern, difference
 from chaos.plan import (
     CREATE_TIMEOUT_S,
@@ -42,7 +41,7 @@ class HeapWork(Work):
         super().__init__("heap", checker)
         self.heap: shm.ShareMemory | None = None
         self._slot = slot
-        self._store_url = store_url
+        self.store_url = store_url
         self._state = state
         self._seed = seed
         self._random = random.Random(seed)
@@ -85,7 +84,7 @@ class HeapWork(Work):
             "shm.initialize",
             INIT_TIMEOUT_S,
             (-2004, -2006),
-            lambda: shm.initialize(self._store_url, SLOTS, self._slot, 0, config),
+            lambda: shm.initialize(self.store_url, SLOTS, self._slot, 0, config),
         )
         self._entered = code == 0
         if not self._entered:
@@ -151,9 +150,8 @@ class HeapWork(Work):
         def gather() -> int:
             try:
                 result.append(self._heap.all_gather(data))
-            except RuntimeError:
-                # It has no code: the sentence of a time-out names who did not arrive.
-                return -2004 if "did not arrive" in mf.get_last_err_msg() else -2014
+            except RuntimeError as failure:
+                return gather_code(failure)
             return 0
 
         return result[0] if self._patiently(kind, gather) else None

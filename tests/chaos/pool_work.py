@@ -35,7 +35,6 @@ from memfabric_hybrid import bm, errors
 
 HOST = bm.BmMemType.HOST
 H2G, G2H, G2G = bm.BmCopyType.H2G, bm.BmCopyType.G2H, bm.BmCopyType.G2G
-COPY_LIMIT_S = 0.0  # copies wait for nobody
 ASYNCHRONOUS, ON_STREAM = 1, 4
 ROWS = 16  # of rectangles
 
@@ -60,14 +59,14 @@ class PoolHome:
         self.ready = threading.Event()
         self.away = False  # it has left of its own accord: copies say so
         self.departures = 0  # how often
-        self._store_url = store_url
+        self.store_url = store_url
 
     def enter(self, calls: CheckedCalls, stopping: threading.Event) -> None:
         """Initialises, creates and joins, again and again while the store is away."""
         config = pool_config()
         steps: list[tuple[str, float, tuple[int, ...], Callable[[], int]]] = [
-            ("bm.initialize", INIT_TIMEOUT_S, (-2004,), lambda: bm.initialize(self._store_url, WORLD, 0, config)),
-            ("bm.create", CREATE_TIMEOUT_S, (RAISED,), self._create),
+            ("bm.initialize", INIT_TIMEOUT_S, (-2004,), lambda: bm.initialize(self.store_url, WORLD, 0, config)),
+            ("bm.create", CREATE_TIMEOUT_S, (RAISED,), self.create),
             ("join", OPERATION_TIMEOUT_S, (-2004,), lambda: self.pool.join()),
         ]
         for kind, limit_s, allowed, function in steps:
@@ -76,7 +75,7 @@ class PoolHome:
         if not stopping.is_set():
             self.ready.set()
 
-    def _create(self) -> int:
+    def create(self) -> int:
         try:
             self.pool = bm.create2(0, MEMORY_BYTES, MEMORY_BYTES)
         except RuntimeError:
@@ -90,6 +89,9 @@ class PoolHome:
 class PoolWork(Work):
     """Random copies between plain memory and one lane. `asynchronous` ones belong to one thread: `wait` is shared."""
 
+    limit_s = 0.0  # copies wait for nobody
+    allowed = (-2014, -2012, -2003)
+
     def __init__(
         self, home: PoolHome, lane: int, checker: CallChecker, seed: str, *, asynchronous: bool = False
     ) -> None:
@@ -99,14 +101,14 @@ class PoolWork(Work):
         self._lane = lane
         self._random = random.Random(seed)
         self._sequence = 0
-        self._steps: list[Callable[[int, int, int], None]] = [
+        self.steps: list[Callable[[int, int, int], None]] = [
             self.write_and_read_back, self.read_somebody, self.batch, self.rectangle, self.mixed, self.array,
         ]  # fmt: skip
         if asynchronous:
             self._stream = mf.Stream()
-            self._steps = [self.queued, self.streamed]
+            self.steps = [self.queued, self.streamed]
         elif lane == 0:
-            self._steps += [self.big, self.look_at_own]
+            self.steps += [self.big, self.look_at_own]
 
     def step(self) -> None:
         home = self._home
@@ -120,7 +122,8 @@ class PoolWork(Work):
         slot = self._random.randrange(SLOTS)
         where = self._state.pool_home(slot)
         if where is not None:
-            self._random.choice(self._steps)(slot, *where)
+            self.calls.towards = slot
+            self._random.choice(self.steps)(slot, *where)
 
     def address(self, rank: int, writer: int, lane: int, offset: int = 0) -> int:
         return self._home.pool.peer_rank_ptr(rank, HOST) + lane_offset(writer, lane) + offset
@@ -129,7 +132,7 @@ class PoolWork(Work):
         """Copies may say that the pool has not joined only if it has left."""
         home = self._home
         was_away, departures = home.away, home.departures
-        code = self.calls.make(kind, COPY_LIMIT_S, (-2014, -2012, -2003), function)
+        code = self.calls.make(kind, self.limit_s, self.allowed, function)
         if code == -2003 and not was_away and departures == home.departures:
             self.calls.violation(f"{kind} returned -2003, but the pool has joined: {self.calls.sentence}")
         return code

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from chaos.driver import Driver, Violation
 from chaos.plan import RECOVERY_S, SLOTS
+from chaos.slot_driver import SlotDriver, Violation
 
 
-def expect_recovered(driver: Driver) -> None:
+def expect_recovered(driver: SlotDriver) -> None:
     """Everybody has reached everybody, in every way, since now."""
     since = time.monotonic()
     missing: list[str] = []

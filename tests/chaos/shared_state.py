@@ -31,6 +31,7 @@ class Field(IntEnum):
     ARENA = 9
     PRIVATE = 10
     LOOSE = 11
+    ENTERED_AT = 12  # the worker: it has joined
 
 
 _ROWS = SLOTS
@@ -89,7 +90,14 @@ class SharedState:
 
     def begin_life(self, slot: int) -> None:
         """The driver, before it starts a process in the slot."""
-        for field in (Field.POOL_RANK, Field.ARENA, Field.PRIVATE, Field.LOOSE, Field.STOPPED_SINCE):
+        for field in (
+            Field.POOL_RANK,
+            Field.ARENA,
+            Field.PRIVATE,
+            Field.LOOSE,
+            Field.STOPPED_SINCE,
+            Field.ENTERED_AT,
+        ):
             self.set(slot, field, 0)
         self.drop_values(slot)
         self.set(slot, Field.SHORT_OF_DESCRIPTORS, 0)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 TICK_S = 0.01
 LATE_S = 0.02  # less than this is ordinary
 LOOK_EVERY_S = 0.5
+MOST_SPANS = 10_000
 
 
 class StarvationMeter(threading.Thread):
@@ -22,6 +24,7 @@ class StarvationMeter(threading.Thread):
         super().__init__(name="starvation", daemon=True)
         self.starved_s = 0.0
         self.ticked_at = time.monotonic()
+        self._spans: deque[tuple[float, float]] = deque(maxlen=MOST_SPANS)  # when it ended, how long it was
         self.look: Callable[[], None] = lambda: None
         self._stopping = threading.Event()
 
@@ -32,6 +35,7 @@ class StarvationMeter(threading.Thread):
             late = now - self.ticked_at - TICK_S
             if late > LATE_S:
                 self.starved_s += late
+                self._spans.append((now, late))
             self.ticked_at = now
             if now >= look_at and late <= LATE_S:
                 look_at = now + LOOK_EVERY_S
@@ -42,6 +46,11 @@ class StarvationMeter(threading.Thread):
         now = time.monotonic()
         while self.ticked_at < now and self.is_alive():
             time.sleep(TICK_S)
+
+    def take_spans(self, longer_than_s: float) -> list[tuple[float, float]]:
+        """From when to when this process got nothing, since the last call."""
+        spans = [self._spans.popleft() for _ in range(len(self._spans))]
+        return [(ended - late, ended) for ended, late in spans if late > longer_than_s]
 
     def stop(self) -> None:
         self._stopping.set()

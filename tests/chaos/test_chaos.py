@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from chaos import faults, final_checks, plan
-from chaos.driver import Driver, Violation
+from chaos.driver import Driver
 from chaos.recovery import expect_recovered
 from chaos.shared_state import Field
+from chaos.slot_driver import Violation
 from support.ports import reserved_port
 from support.workers import Cluster, WorkerError
 
@@ -57,7 +58,8 @@ def campaign(driver: Driver, seconds: float) -> None:
     expect_recovered(driver)
     final_checks.expect_clean_end(driver)
     driver.totals += driver.workers.call_all("totals")
-    final_checks.expect_something_happened(driver)
+    final_checks.expect_something_happened(driver, final_checks.LEAST_SUCCESSES)
+    final_checks.expect_all_injected(driver)
     for slot in range(plan.SLOTS):
         driver.state.now(slot, Field.DYING)
     driver.workers.call_all("leave", "clean")

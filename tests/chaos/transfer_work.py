@@ -59,10 +59,7 @@ class EngineHome:
 
     def enter(self, calls: CheckedCalls, stopping: threading.Event) -> None:
         self.engine.set_peer_down_callback(self._on_down)
-        session = self.sessions[self.slot]
-        while not stopping.is_set() and calls.make(
-            "engine initialize", 0.0, (), lambda: self.engine.initialize(None, session, "Decode", 0)
-        ):
+        while not stopping.is_set() and self.initialize(calls):
             stopping.wait(0.1)
         while not stopping.is_set() and calls.make("trans_malloc", 0.0, (), self._allocate):
             stopping.wait(0.1)
@@ -71,6 +68,10 @@ class EngineHome:
         self.state.set(self.slot, Field.ARENA, self.arena)
         self.state.set(self.slot, Field.PRIVATE, self.private.ctypes.data)
         self.ready.set()
+
+    def initialize(self, calls: CheckedCalls) -> int:
+        session = self.sessions[self.slot]
+        return calls.make("engine initialize", 0.0, (), lambda: self.engine.initialize(None, session, "Decode", 0))
 
     def _allocate(self) -> int:
         self.arena = self.engine.trans_malloc(MEMORY_BYTES)
@@ -109,7 +110,7 @@ class TransferWork(Work):
         self.pause(self._random.expovariate(200))
 
     def once(self) -> None:
-        slot = self._random.randrange(SLOTS)
+        self.calls.towards = slot = self._random.randrange(SLOTS)
         if self._random.random() < 0.1:
             self._call("probe", slot, (), lambda: self._engine.send_probe(self._home.sessions[slot]))
         elif self._random.random() < 0.15:
