@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <limits>
@@ -70,9 +71,12 @@ nb::tuple serve_ucx(SpaceObject& self, const UcxContextObject& context) {
     return nb::make_tuple(nb::bytes(memory.worker_address.data(), memory.worker_address.size()), nb::tuple(regions));
 }
 
-void set_catch_up(SpaceObject& self, nb::object ask) {
+void set_catch_up(SpaceObject& self, nb::object ask, bool also_gone) {
     self.space->set_catch_up(
-        [callback = Callback(std::move(ask))] { return callback.call([](const nb::object&) { return Status::Ok; }); });
+        [callback = Callback(std::move(ask))](const std::vector<std::uint32_t>& ranks) {
+            return callback.call([](const nb::object&) { return Status::Ok; }, ranks);
+        },
+        also_gone);
 }
 
 void copy(SpaceObject& self, U64 source, U64 target, U64 size) {
@@ -179,7 +183,7 @@ void bind_space(nb::module_& module) {
         .def(
             "_conceal", [](SpaceObject& self) { finish_without_gil([&] { self.space->conceal(); }); },
             "Undo it, and wait until no member of another host touches this rank's memory any more.")
-        .def("_set_catch_up", &set_catch_up, nb::arg("ask"),
+        .def("_set_catch_up", &set_catch_up, nb::arg("ask"), nb::arg("also_gone"),
              "`ask()` is called by a copy that fails because of a rank that may have joined or grown by now. When it\n"
              "returns, the space knows all that is known, and the copy looks again. FabricError: nobody can say.")
         .def(

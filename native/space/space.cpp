@@ -200,19 +200,20 @@ void Space::conceal() {
     ucx_slot_.end();
 }
 
-void Space::set_catch_up(CatchUp catch_up) {
+void Space::set_catch_up(CatchUp catch_up, bool also_gone) {
+    asks_for_gone_.store(also_gone, std::memory_order_relaxed);
     auto made = std::make_shared<const CatchUp>(std::move(catch_up));  // what it replaces goes without the lock
     const std::lock_guard lock(serve_mutex_);
     if (object_state_.check_usable() == Status::Ok) catch_up_.swap(made);
 }
 
-Status Space::catch_up() {
+Status Space::catch_up(const std::vector<std::uint32_t>& ranks) {
     std::shared_ptr<const CatchUp> asked;
     {
         const std::lock_guard lock(serve_mutex_);
         asked = catch_up_;
     }
-    return asked == nullptr ? Status::NotExist : (*asked)();
+    return asked == nullptr ? Status::NotExist : (*asked)(ranks);
 }
 
 // Gives the addresses back once the object is closed and the last view is gone, whichever comes later.

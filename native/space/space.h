@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/api.h"
 #include "base/fork_guard.h"
@@ -55,7 +56,7 @@ public:
         std::chrono::nanoseconds stall_limit = RoutedBatch::kNoLimit;
     };
     // Asks the control plane for news that have not arrived yet. Ok: look again; a failure, with a sentence: do not.
-    using CatchUp = std::function<Status()>;
+    using CatchUp = std::function<Status(const std::vector<std::uint32_t>& ranks)>;
 
     // Reserves the whole range in this process. In a forked child it takes it over from what was inherited there.
     static Status make(const Config& config, std::shared_ptr<Space>& made);
@@ -83,7 +84,9 @@ public:
     void expose() { is_exposed_.store(true, std::memory_order_seq_cst); }  // this rank is about to join
     bool is_exposed() const { return is_exposed_.load(std::memory_order_seq_cst); }
     void conceal();  // undoes it; nobody of another host touches this rank's memory when it returns
-    void set_catch_up(CatchUp catch_up);
+    // Asked about ranks that may have come, or grown, before we were told. `also_gone`: nobody tells by itself who has
+    // come in the place of a rank that is gone.
+    void set_catch_up(CatchUp catch_up, bool also_gone);
 
     Status open() { return object_state_.open(); }          // this rank has joined
     Status shut(Status code, const std::string& sentence);  // left or evicted
@@ -127,14 +130,14 @@ private:
     template <typename Request>
     Status run(const Request& request, std::uint32_t type);
     template <typename Request>
-    Status run_far(const Request& request, std::uint32_t type, bool& is_late);
+    Status run_far(const Request& request, std::uint32_t type, std::vector<std::uint32_t>& late_ranks);
     template <typename Request>
     Status run_long(rcu::ReadGuard& guard, const Request& request, std::uint32_t type, const Resolution& found);
     template <typename Request>
-    bool is_late(const Request& request, Status failure) const;
-    Status catch_up();
+    std::vector<std::uint32_t> late_ranks(const Request& request, Status failure) const;
+    Status catch_up(const std::vector<std::uint32_t>& ranks);
     template <typename TryAgain>
-    Status after_news(Status failure, TryAgain try_again);
+    Status after_news(const std::vector<std::uint32_t>& late_ranks, Status failure, TryAgain try_again);
     Status explain_failure(const Outcome& outcome, std::size_t total_bytes, Status now) const;
     template <typename Request>
     Status check_queued(const Request& request, std::uint32_t type);
@@ -160,6 +163,7 @@ private:
     std::shared_ptr<ExposedSlot> exposed_;
     std::unique_ptr<tcp::ServedMemory> served_;
     std::shared_ptr<const CatchUp> catch_up_;  // nullptr: nobody to ask
+    std::atomic<bool> asks_for_gone_{false};
     UcxSlot ucx_slot_;
 
     std::mutex retire_mutex_;

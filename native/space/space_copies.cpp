@@ -28,7 +28,7 @@ std::optional<Status> Space::run_near(const Request& request, std::uint32_t type
     rcu::ReadGuard guard;
     Resolution found;
     if (const Status status = resolver_.resolve(request, type, found); status != Status::Ok) [[unlikely]]
-        return is_late(request, status) ? std::nullopt : std::optional(status);
+        return late_ranks(request, status).empty() ? std::optional(status) : std::nullopt;
     if (found.is_remote) [[unlikely]]
         return std::nullopt;
     if (found.total_bytes > kChunkBytes) [[unlikely]]
@@ -42,44 +42,59 @@ template <typename Request>
 Status Space::run(const Request& request, std::uint32_t type) {
     if (const auto status = run_near(request, type)) [[likely]]
         return *status;
-    bool is_late = false;
-    const Status status = run_far(request, type, is_late);
-    return is_late ? after_news(status, [&] { return run_far(request, type, is_late); }) : status;
+    std::vector<std::uint32_t> late;
+    const Status status = run_far(request, type, late);
+    if (late.empty()) return status;
+    return after_news(late, status, [&] {
+        std::vector<std::uint32_t> still_late;
+        return run_far(request, type, still_late);
+    });
 }
 
 // Tries again once the control plane has told all it knows; the first failure stands if it cannot.
 template <typename TryAgain>
-Status Space::after_news(Status failure, TryAgain try_again) {
+Status Space::after_news(const std::vector<std::uint32_t>& late_ranks, Status failure, TryAgain try_again) {
     std::string sentence = take_last_error();
-    const Status news = catch_up();
+    const Status news = catch_up(late_ranks);
     if (news == Status::Ok) return try_again();
     if (news == Status::Interrupted) return news;
     set_last_error(std::move(sentence));
     return failure;
 }
 
-// `is_late`: it failed, nothing has happened, and the control plane may know better by now.
+// `late_ranks`: it failed, nothing has happened, and the control plane may know better by now of these.
 template <typename Request>
-Status Space::run_far(const Request& request, std::uint32_t type, bool& is_late) {
+Status Space::run_far(const Request& request, std::uint32_t type, std::vector<std::uint32_t>& late_ranks) {
     rcu::ReadGuard guard;
     Resolution found;
     if (const Status status = resolver_.resolve(request, type, found); status != Status::Ok) {
-        is_late = this->is_late(request, status);
+        late_ranks = this->late_ranks(request, status);
         return status;
     }
     const Status status = run_long(guard, request, type, found);
-    is_late = status == Status::NotConnected && this->is_late(request, status);
+    if (status == Status::NotConnected) late_ranks = this->late_ranks(request, status);
     return status;
 }
 
 template <typename Request>
-[[gnu::cold]] bool Space::is_late(const Request& request, Status failure) const {
-    if (failure != Status::NotConnected && failure != Status::InvalidParam) return false;
+[[gnu::cold]] std::vector<std::uint32_t> Space::late_ranks(const Request& request, Status failure) const {
+    std::vector<std::uint32_t> late;
+    if (failure != Status::NotConnected && failure != Status::InvalidParam) return late;
+    const bool also_gone = asks_for_gone_.load(std::memory_order_relaxed);
+    const auto look_at = [&](std::uintptr_t address) {
+        const auto rank = slots_.late_rank(address, also_gone);
+        if (rank && std::ranges::find(late, *rank) == late.end()) late.push_back(*rank);
+    };
+    const auto look_at_sides = [&](const auto& what) {
+        look_at(source_of(what).address);
+        look_at(target_of(what).address);
+    };
     if constexpr (std::is_same_v<Request, std::vector<Piece>>) {
-        return std::ranges::any_of(request, [&](const Piece& piece) { return is_late(piece, failure); });
+        std::ranges::for_each(request, look_at_sides);
     } else {
-        return slots_.may_know_less(source_of(request).address) || slots_.may_know_less(target_of(request).address);
+        look_at_sides(request);
     }
+    return late;
 }
 
 // Leaves the guard: nobody who takes other memory away waits for this copy, and who takes its own away waits for a
@@ -181,8 +196,9 @@ Status Space::check_queued(const Request& request, std::uint32_t type) {
         return resolver_.resolve(request, type, found);
     };
     const Status status = check();
-    if (status == Status::Ok || !is_late(request, status)) return status;
-    return after_news(status, check);
+    if (status == Status::Ok) return status;
+    const std::vector<std::uint32_t> late = late_ranks(request, status);
+    return late.empty() ? status : after_news(late, status, check);
 }
 
 Status Space::queue(CopyRequest request, std::uint32_t type, std::uint64_t flags, std::uint64_t stream_handle) try {

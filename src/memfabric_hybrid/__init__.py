@@ -5,6 +5,7 @@
     shm                     Share Memory: a symmetric heap with barrier and all-gather, for collective kernels
     offload                 host memory for caches, of one process or shared by the ranks of a host
     create_config_store     starts the store through which the members of a cluster find each other
+    get_cluster_status      says who is there, in the process that runs the store
     Stream                  an ordered queue of asynchronous copies
 
 Calls of the documented interface return 0 or a negative code; they raise TypeError for wrong types only. After a
@@ -50,6 +51,7 @@ __all__ = [
     "create_config_store",
     "errors",
     "get_and_clear_last_err_msg",
+    "get_cluster_status",
     "get_include_path",
     "get_last_err_msg",
     "get_lib_path",
@@ -163,6 +165,17 @@ def create_config_store(store_url: str | None) -> None:
     if store_url is None:  # a program passes on a variable that nobody has set
         raise InvalidParam("store_url is None, expected tcp://host:port")
     hosting.host(parse_url(arguments.text("store_url", store_url)), "create_config_store")
+
+
+@boundary.returns(hosting.NO_STORES)
+def get_cluster_status() -> str:
+    """What the stores of this process know, as JSON: a list with one object for each, "[]" if it runs none.
+
+    An object says `url`, `uptime_s`, `incarnation` (another one after a restart), `clusters` (by kind of member:
+    `world_size` and the `ranks` that are taken), `sessions`, `connections`, `keys`, `bytes`, `revision` and `watches`.
+    "[]" comes with a last error: -2007, no store runs here; -2014, one does not answer.
+    """
+    return hosting.cluster_status()
 
 
 def get_include_path() -> str:

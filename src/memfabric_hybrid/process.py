@@ -12,8 +12,10 @@ from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.api import failure_log
 from memfabric_hybrid.bm import runtime as bm_runtime
 from memfabric_hybrid.machine import forks
+from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.offload import runtime as offload_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
+from memfabric_hybrid.store import whereabouts
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines
 
@@ -39,17 +41,20 @@ def at_exit() -> None:
     """The program ends; a C program says so itself (`capi_bridge`)."""
     failure_log.close()
     stop()
+    _native._await_notices(THREAD_ENDS_S)
     _native.shut_down()
     logs.handler.extern = None  # the program's function would keep its module alive beyond the interpreter's end
 
 
 def _in_forked_child() -> None:
     """A child must not talk on its parent's sockets, nor keep them open when the parent dies."""
+    _native._forget_notices()
     shm_runtime.abandon_after_fork()
     bm_runtime.abandon_after_fork()
     offload_runtime.abandon_after_fork()
     engines.abandon_after_fork()
     hosting.abandon_after_fork()
+    whereabouts.abandon_after_fork()
 
 
 def install() -> None:

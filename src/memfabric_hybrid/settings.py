@@ -124,6 +124,14 @@ HOST_IDENTITY = Setting(
     ("any text",),
     "Which host this process counts as; unset = by boot and network namespace. Processes that differ share no memory.",
 )
+FOLLOW_ALL = Setting(
+    ("MF_FOLLOW_ALL",),
+    "128",
+    "ranks",
+    Range(1, 1024),
+    "In worlds of up to so many ranks every member of a pool is told of every other. In larger ones it is told of its "
+    "own host and of the hosts that it copies to or waits for, until it asks for more (scale.md).",
+)
 UCX_LIBRARY = Setting(
     ("MF_UCX_LIBRARY",),
     "",
@@ -156,6 +164,7 @@ ALL: tuple[Setting, ...] = (
     PREFAULT,
     TRANSFER_TIMEOUT,
     HOST_IDENTITY,
+    FOLLOW_ALL,
     UCX_LIBRARY,
     UCX_DEVICES,
 )
@@ -189,11 +198,19 @@ def heartbeat_timeout_s() -> float:
     return _number(HEARTBEAT_TIMEOUT)
 
 
-def copy_threads() -> int:
-    value = _number(COPY_THREADS)
+def _whole_number(setting: Setting) -> int:
+    value = _number(setting)
     if value != int(value):
-        raise InvalidParam(f"{COPY_THREADS.names[0]} is {text(COPY_THREADS)!r}, expected a whole number")
+        raise InvalidParam(f"{setting.names[0]} is {text(setting)!r}, expected a whole number")
     return int(value)
+
+
+def copy_threads() -> int:
+    return _whole_number(COPY_THREADS)
+
+
+def follow_all() -> int:
+    return _whole_number(FOLLOW_ALL)
 
 
 def _is_on(setting: Setting) -> bool:

@@ -41,6 +41,7 @@ class Scene:
         self.exchange = TwinExchange({})
         self.notices = TwinQueue()
         self.reannounced = 0
+        self.hosts: dict[int, str] = {}  # where the store showed each rank last
         node: Any = SimpleNamespace(
             exchange=self.exchange, notices=self.notices, data_address="10.0.0.1:4711", data_tls=DataTls()
         )
@@ -58,8 +59,9 @@ class Scene:
         )
 
     def show(self, facts: Mapping[int, JoinFact | None], snapshot: bool = False, life: str = "life") -> None:
+        self.hosts.update({rank: fact.host for rank, fact in facts.items() if fact is not None})
         entries = {
-            join_fact.key(SPEC.name, rank): None if fact is None else join_fact.encode(fact)
+            join_fact.key(SPEC.name, self.hosts.get(rank, HERE), rank): None if fact is None else join_fact.encode(fact)
             for rank, fact in facts.items()
         }
         self.group.show(WatchUpdate(snapshot, life, 1, entries))
@@ -168,8 +170,17 @@ def test_a_restarted_store_gives_time(scene: Scene, monkeypatch: pytest.MonkeyPa
     scene.show({}, snapshot=True, life="second")
     assert scene.exchange.ticks == 1
     assert scene.group.tick()
+    assert not scene.group.is_overdue()
     late = clock.now() + GRACE_S
     monkeypatch.setattr(clock, "now", lambda: late)
+    assert scene.group.is_overdue()
+    assert scene.group.tick(), "whether the store could hear of it is not known yet"
+    scene.group.wait_for_unheard()
+    assert not scene.group.is_overdue()
+    later = late + GRACE_S
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert scene.group.is_overdue()
+    scene.group.give_up_unheard()
     assert not scene.group.tick()
     assert scene.group.gone() == {1: "rank 1 is gone: it did not register with the store again"}
     scene.show({1: fact(11)})

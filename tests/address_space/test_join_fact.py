@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -18,23 +19,39 @@ FACT = JoinFact(
 )  # fmt: skip
 
 
-def update(**entries: bytes | None) -> WatchUpdate:
-    return WatchUpdate(False, "life", 1, {f"bm/7/{name}": value for name, value in entries.items()})
+HOST = join_fact.host_key(FACT.host)
+
+
+def update(host: str = HOST, **entries: bytes | None) -> WatchUpdate:
+    return WatchUpdate(False, "life", 1, {f"bm/7/{host}/{name}": value for name, value in entries.items()})
 
 
 def test_facts_survive_the_store() -> None:
-    assert join_fact.decode(update(**{"3": join_fact.encode(FACT), "4": None})) == {3: FACT, 4: None}
+    assert join_fact.decode(update(**{"3": join_fact.encode(FACT), "4": None})) == ({3: FACT}, [(HOST, 4)])
     assert FACT.stamp == Stamp(11, 2)
 
 
-def test_a_fact_is_published_under_its_rank() -> None:
-    assert join_fact.key("bm/7", 3) == "bm/7/3"
+def test_a_fact_is_published_under_its_host_and_rank() -> None:
+    assert join_fact.key("bm/7", FACT.host, 3) == f"bm/7/{HOST}/3"
+    assert join_fact.key("bm/7", FACT.host, 3).startswith(join_fact.prefix("bm/7", HOST))
+    assert join_fact.prefix("bm/7", HOST).startswith(join_fact.prefix("bm/7"))
+
+
+def test_hosts_have_short_names_without_slashes() -> None:
+    names = [join_fact.host_key(host) for host in ("host", "another/host", "ünïcode", "x" * 1000)]
+    assert len(set(names)) == 4
+    assert all(re.fullmatch("[0-9a-f]{12}", name) for name in names)
+
+
+def test_a_fact_in_the_place_of_another_host_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert join_fact.decode(update("123456789abc", **{"3": join_fact.encode(FACT)})) == ({}, [])
+    assert f"bm/7/123456789abc/3', which no rank has written: its host is {HOST}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "value"), [("x", join_fact.encode(FACT)), ("3", b"\xc1"), ("3", b"")])
 def test_what_no_rank_has_written_is_left_out(name: str, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    assert join_fact.decode(update(**{name: value, "4": None})) == {4: None}
-    assert f"bm/7/{name}" in capsys.readouterr().err
+    assert join_fact.decode(update(**{name: value, "4": None})) == ({}, [(HOST, 4)])
+    assert f"bm/7/{HOST}/{name}" in capsys.readouterr().err
 
 
 def test_threads_that_decode_their_first_fact_together() -> None:
@@ -45,7 +62,7 @@ def test_threads_that_decode_their_first_fact_together() -> None:
         from memfabric_hybrid.store import WatchUpdate
         data = jf.DataPlace("10.0.0.1:4711", b"id", b"secret")
         fact = jf.JoinFact(11, 2, "host", 4711, 1, 0, "exchange", b"secret", 1, 0, "tag", 1, data)
-        update = WatchUpdate(False, "life", 1, {"bm/7/3": jf.encode(fact)})
+        update = WatchUpdate(False, "life", 1, {jf.key("bm/7", "host", 3): jf.encode(fact)})
         sys.setswitchinterval(1e-6)
         for _ in range(50):  # one in three crashed
             child = os.fork()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.join_fact import JoinFact, host_key
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.address_space.participants import UNPUBLISHED, Participants
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Roster, Stamp
 from support import pool_twins
 
 GRACE_S = 3.0
+UNHEARD = "it did not register with the store again"
 OWN = 100  # our instance
 HERE, THERE = "this host", "another host"
 
@@ -59,7 +60,7 @@ def test_neighbours_are_those_of_this_host() -> None:
     known = participants()
     known.all_shown({0: fact(OWN), 1: fact(11), 2: fact(22, host=THERE)}, "life", now=0.0)
     assert known.neighbours() == [Neighbour(1, 11, "exchange of 11")]
-    assert known.distant() == {2: fact(22, host=THERE)}
+    assert [known.is_distant(rank) for rank in range(4)] == [False, False, True, False]
 
 
 def test_a_rank_of_another_host_is_present_once_it_is_shown() -> None:
@@ -68,6 +69,28 @@ def test_a_rank_of_another_host_is_present_once_it_is_shown() -> None:
     assert known.hosts() == [[0], [2]]
     assert known.shown({2: fact(22, 2, host=THERE)}) == [Left(2, "it joined anew"), Joined(2)]
     assert known.shown({2: None}) == [Left(2, UNPUBLISHED)]
+
+
+def test_all_of_one_host_says_nothing_of_the_others() -> None:
+    known = participants()
+    known.attached(3, stamp(33))  # shows itself before the store shows it
+    known.shown({1: fact(11, host=THERE), 2: fact(22, host=THERE)})
+    assert known.all_shown({}, "second life", 0.0, host_key(HERE)) == []
+    assert (sorted(known.facts), known.roster.unheard) == ([1, 2], [3])
+    assert known.all_shown({2: fact(22, host=THERE)}, "second life", 0.0, host_key(THERE)) == []
+    assert (sorted(known.facts), known.roster.unheard) == ([2], [1, 3])
+    assert known.tick(GRACE_S) == [Left(3, UNHEARD), Left(1, UNHEARD)]
+
+
+def test_a_rank_that_came_again_elsewhere_is_not_gone_with_its_old_place() -> None:
+    known = participants()
+    known.shown({1: fact(11, host=THERE)})
+    assert known.is_known_at(1, host_key(THERE))
+    known.shown({1: fact(12, host="a third host")})
+    assert not known.is_known_at(1, host_key(THERE))
+    assert known.all_shown({}, "life", 0.0, host_key(THERE)) == []
+    assert known.roster.unheard == []
+    assert known.is_known_at(2, host_key(THERE)), "nothing else is known of it"
 
 
 def test_hosts_are_in_the_order_of_their_lowest_rank() -> None:
@@ -262,6 +285,17 @@ class AnyOrder(RuleBasedStateMachine):
     def show_all(self, shown: dict[int, tuple[int, int, str]], life: str) -> None:
         self.now += 1.0
         self.hear(self.known.all_shown({rank: fact(*what) for rank, what in shown.items()}, life, self.now))
+
+    @rule(shown=st.dictionaries(ranks, st.tuples(instances, generations)), host=hosts, life=st.sampled_from("ab"))
+    def show_all_of_one_host(self, shown: dict[int, tuple[int, int]], host: str, life: str) -> None:
+        """What is known of others, and how long they are waited for, stays as it is."""
+        self.now += 1.0
+        others = {rank: one for rank, one in self.known.facts.items() if one.host != host and rank not in shown}
+        facts = {rank: fact(instance, generation, host) for rank, (instance, generation) in shown.items()}
+        unheard = set(self.known.roster.unheard)
+        self.hear(self.known.all_shown(facts, life, self.now, host_key(host)))
+        assert self.known.facts == {**others, **facts}
+        assert not (set(self.known.roster.unheard) - unheard) & others.keys()
 
     @rule(rank=ranks, instance=instances, generation=generations)
     def attach(self, rank: int, instance: int, generation: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from memfabric_hybrid import clock
+from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.address_space.layout import MIB, Tier
 from memfabric_hybrid.address_space.messages import Offer
 from memfabric_hybrid.address_space.pool import REANNOUNCE_PAUSE_S, Pool
@@ -14,7 +15,7 @@ from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, InvalidParam, NoResources, NotConnected, NotStarted, TimedOut
 from memfabric_hybrid.membership.roster import Joined, Left
-from memfabric_hybrid.store import FAREWELL_S, Refusal
+from memfabric_hybrid.store import FAREWELL_S, Refusal, WatchUpdate
 from support.pool_twins import SPEC, TwinHost, TwinNode, TwinOwner, TwinSpace, pool
 from support.threads import Beside, wait_until
 
@@ -48,7 +49,8 @@ def space_of(pool: Pool) -> TwinSpace:
 
 
 def published(node: TwinNode) -> list[str]:
-    return sorted(node.member.store.prefix(f"{SPEC.name}/", deadline=Deadline(5)).entries)
+    keys = node.member.store.prefix(f"{SPEC.name}/", deadline=Deadline(5)).entries
+    return sorted(key.replace(f"/{join_fact.host_key(node.member.host)}/", "/") for key in keys)
 
 
 # ---- joining and leaving --------------------------------------------------------------------------------------------
@@ -233,6 +235,34 @@ def test_what_cannot_be_offered_again_is_tried_anew(
     assert len(node.reannouncements.calls) == 1
 
 
+def test_who_has_not_registered_is_gone_only_if_the_store_could_hear_it(
+    made: Pool, node: TwinNode, neighbour: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.join(Deadline(5))
+    neighbour.join(Deadline(5))
+    rank, now = neighbour._node.member.rank, [clock.now()]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+    node.reannouncements.calls.clear()
+    made._on_update(WatchUpdate(True, "another life", 1, {}), None)
+    node.reannouncements.calls.clear()  # our own offer
+    store_answers = [False, True]
+
+    def catch_up(deadline: Deadline) -> None:
+        if not store_answers.pop(0):
+            raise TimedOut("it stands still")
+
+    monkeypatch.setattr(made._publication, "catch_up", catch_up)
+    for is_heard in list(store_answers):
+        now[0] += 100
+        made.on_tick()
+        made.on_tick()
+        [judge] = node.reannouncements.calls  # asked once
+        node.reannouncements.calls.clear()
+        judge()
+        assert (rank in made.group.view()[1]) is not is_heard
+    assert "did not register with the store again" in made.group.gone()[rank]
+
+
 def test_what_is_due_does_not_wait_for_copies(
     made: Pool, node: TwinNode, neighbour: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +291,7 @@ def test_whoever_lost_its_rank_shuts_itself(
 ) -> None:
     made.join(Deadline(5))
     refused = [
-        Refusal("key", "bm/7/0", -2006, "it belongs to another"),
+        Refusal("key", join_fact.key("bm/7", node.member.host, 0), -2006, "it belongs to another"),
         Refusal("key", "shm-7/5", -2006, "it belongs to another"),
     ]
     made.on_refused(refused)

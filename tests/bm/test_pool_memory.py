@@ -33,7 +33,9 @@ class ChangingSpace:
 
 
 def memory(space: Any) -> PoolMemory:
-    return PoolMemory(space, "bm object 0", Layout(2, 4 * MIB, 0), lambda rank: f"rank {rank} is gone")
+    return PoolMemory(
+        space, "bm object 0", Layout(2, 4 * MIB, 0), lambda rank: None, lambda rank: f"rank {rank} is gone"
+    )
 
 
 def test_a_rank_that_goes_in_between_is_gone_and_not_too_small() -> None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import memfabric_hybrid as mf
+from memfabric_hybrid import bm, shm
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store import connect
+from memfabric_hybrid.store import connect, parse_url
+from memfabric_hybrid.store.server import hosting
 from support import campaigns
 from support.ports import reserved_port
 from support.workers import Cluster
@@ -76,6 +80,30 @@ def test_nobody_is_dropped_after_the_grace(cluster: Cluster, store_url: str) -> 
     cluster.kill(STORE)
     restart_store(cluster, store_url)
     time.sleep(2.0)
+    check_copies_never_stopped(cluster)
+
+
+def test_nobody_is_dropped_because_the_store_stands_still_or_dies_again(cluster: Cluster, store_url: str) -> None:
+    """It is back, some have registered, and before the last one could it stands still for longer than the grace of 1 s;
+    or it is killed once more.
+    """
+    for how in (signal.SIGSTOP, signal.SIGKILL):
+        cluster.kill(2, signal.SIGSTOP)
+        cluster.kill(STORE)
+        restart_store(cluster, store_url)
+        with connect(store_url) as store:
+            while set(store.prefix("bm/ranks/", deadline=Deadline(10)).entries) != {"bm/ranks/0", "bm/ranks/2"}:
+                time.sleep(0.01)
+        cluster.kill(STORE, how)
+        cluster.kill(2, signal.SIGCONT)
+        time.sleep(2.0)
+        if how is signal.SIGSTOP:
+            cluster.kill(STORE, signal.SIGCONT)
+        else:
+            restart_store(cluster, store_url)
+        with connect(store_url) as store:
+            assert store.wait("bm/ranks/1", deadline=Deadline(10))
+        time.sleep(1.5)  # longer than the grace
     check_copies_never_stopped(cluster)
 
 
@@ -145,6 +173,69 @@ def test_store_that_moves(cluster: Cluster, store_url: str) -> None:
         assert cluster.call(NEWCOMER, "take_part", elsewhere, 8, settings=ALONE) == 3
         cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
         check_copies_never_stopped(cluster)
+
+
+def test_rank_of_a_silent_member_is_not_given_away_after_a_move(cluster: Cluster, store_url: str) -> None:
+    """Its rank socket has a name at the store's new place, too: newcomers of this host see that it lives."""
+    with reserved_port() as port:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        cluster.kill(STORE)
+        restart_store(cluster, elsewhere)
+        assert [cluster.call(index, "update_store_url", elsewhere) for index in MEMBERS] == [0, 0, 0]
+        for rank in range(3):
+            wait_for_name(f"/bm@127.0.0.1:{port}/{rank}")
+        cluster.kill(1, signal.SIGSTOP)
+        cluster.call_all("wait_for_view", [1, 2], indices=(2, 3))
+        assert cluster.call(NEWCOMER, "take_part", elsewhere, 8, settings=ALONE) == 3, "rank 0 is only silent"
+        cluster.kill(1, signal.SIGCONT)
+        cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
+
+
+def wait_for_name(end: str) -> None:
+    """Of an abstract Unix socket."""
+    deadline = Deadline(10)
+    while not any(line.endswith(end) for line in Path("/proc/net/unix").read_text().splitlines()):
+        assert not deadline.expired, f"no socket has a name that ends with {end}"
+        time.sleep(0.01)
+
+
+def test_whatever_uses_the_store_moves_with_it(store_url: str) -> None:
+    """Share Memory and engines of the same process have no call of their own for that."""
+    with reserved_port() as port, Cluster(2, "store.server_worker") as stores, mf.TransferEngine() as engine:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        stores.call(0, "serve", store_url)
+        config, heap_config = bm.BmConfig(), shm.ShmConfig()
+        config.start_store = heap_config.start_store = False
+        assert bm.initialize(store_url, 1, 0, config) == 0
+        assert shm.initialize(store_url, 1, 0, 0, heap_config) == 0
+        assert engine.initialize(store_url, "name", "Prefill", 0) == 0
+        with shm.create(0, 1, 0, 1 << 20) as heap:
+            stores.kill(0)
+            stores.call(1, "serve", elsewhere)
+            assert bm.update_store_url(elsewhere) == 0
+            assert heap.atomic_alloc_value(4) == 0
+            with connect(elsewhere) as store:
+                assert store.wait("transfer/sessions/name", deadline=Deadline(10)).decode() == engine.session_id
+                assert store.wait("shm/ranks/0", deadline=Deadline(10))
+        mf.uninitialize()
+
+
+def test_a_store_that_has_moved_is_taken_over_where_it_is(store_url: str) -> None:
+    """By a member that runs the store if nobody does: not at the place where it was once."""
+    with reserved_port() as port, Cluster(2, "store.server_worker") as stores:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        stores.call(0, "serve", store_url)
+        assert bm.initialize(store_url, 1, 0, bm.BmConfig()) == 0
+        stores.call(1, "serve", elsewhere)
+        assert bm.update_store_url(elsewhere) == 0
+        with connect(elsewhere) as store:
+            assert store.wait("bm/ranks/0", deadline=Deadline(10))
+            stores.kill(0)
+            stores.kill(1)
+            assert store.wait("bm/ranks/0", deadline=Deadline(10)), "it is back, here"
+        assert not hosting.somebody_listens(parse_url(store_url))
+        mf.uninitialize()
+        assert not hosting.somebody_listens(parse_url(elsewhere))
 
 
 def test_member_whose_rank_was_given_away(store_url: str, workers: Any) -> None:

@@ -226,7 +226,7 @@ def test_a_child_is_not_taken_for_its_parent_by_the_other_ranks(store_url: str) 
 LOCKS = {
     "closing": "client._dialer.closing._cond",
     "hook": "client._dialer._hook_lock",
-    "channel": "client._channel._changed",
+    "channel": "client._channel.standing.changed",
     "watch_callbacks": "client._channel.watch_callbacks._lock",
     "hosting": "hosting._lock",
 }

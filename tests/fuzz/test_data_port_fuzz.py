@@ -20,7 +20,6 @@ import pytest
 from fuzz import data_members, data_streams, data_wire
 from fuzz.data_members import PEER_IN_POOL, POOL_BYTES, ZONE
 from fuzz.data_wire import Outcome, OutOfBounds, Region, Twin
-from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.address_space.join_fact import JoinFact
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import connect
@@ -194,8 +193,9 @@ def opened(cluster: Cluster, store_url: str, rng: random.Random, stack: contextl
     link, instance, secret = attached(session)
     stack.enter_context(link)
     with connect(store_url) as store:
-        value = store.get(join_fact.key("bm/0", 0), deadline=Deadline(ANSWER_S))
-    place = msgspec.msgpack.Decoder(JoinFact).decode(value or b"").data
+        facts = store.prefix("bm/0/", deadline=Deadline(ANSWER_S)).entries
+    value = next(fact for key, fact in facts.items() if key.endswith("/0"))
+    place = msgspec.msgpack.Decoder(JoinFact).decode(value).data
     zone = data_members.stamp(5 * ZONE)[ZONE : 2 * ZONE]
     registered = [
         Region(private + ZONE, bytearray(zone)),

@@ -75,7 +75,7 @@ class Victim:
         self._carry_out(self.state.tick(self.now))
 
     def push(self) -> None:
-        self._carry_out(self.state.changes())
+        self._carry_out(self.state.changes(self.now))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

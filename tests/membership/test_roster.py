@@ -205,6 +205,23 @@ def test_second_restart_does_not_prolong_the_grace() -> None:
     assert len(made.tick(10.0 + GRACE_S)) == 1
 
 
+def test_a_store_that_is_lost_again_has_heard_nobody() -> None:
+    """Who could not register there while it was away gets the whole time when it is back."""
+    made = with_alice()
+    made.snapshot({}, "second", now=10.0)
+    assert made.shown_by is None
+    made.store_lost()
+    assert not made.waits_for_time
+    assert made.shown_by is None, "nobody knows what it shows"
+    assert made.tick(100.0) == []
+    made.snapshot({}, "third", now=100.0)
+    assert not made.is_overdue(100.0 + GRACE_S - 0.1)
+    assert made.is_overdue(100.0 + GRACE_S)
+    made.wait_longer(100.0 + GRACE_S)
+    assert made.tick(100.0 + GRACE_S) == []
+    assert len(made.tick(100.0 + 2 * GRACE_S)) == 1
+
+
 def test_grace_of_the_dead_does_not_end_the_successor() -> None:
     made = with_alice()
     made.snapshot({}, "second", now=10.0)

@@ -13,7 +13,9 @@ import torch
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, offload
+from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import connect, parse_url
 from support import offload_worker
 from support.offload_worker import GIB, MIB, malloc, must
@@ -156,7 +158,8 @@ def test_a_rank_that_dies_before_anybody_has_seen_it(workers: Workers, store_url
 def wait_until_joined(store_url: str, rank: int) -> None:
     """The store shows that rank's part in the memory."""
     store, deadline = connect(parse_url(store_url)), Deadline(20)
-    while f"offload/0/{rank}" not in store.prefix("offload/0/", deadline=deadline).entries:
+    key = join_fact.key("offload/0", host_identity(), rank)
+    while store.get(key, deadline=deadline) is None:
         pass
     store.close()
 

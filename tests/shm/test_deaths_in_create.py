@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from memfabric_hybrid.address_space import join_fact
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.store import Store, connect
 from support import campaigns
 from support.workers import Cluster
@@ -19,7 +21,7 @@ WHILE_S = 30.0
 def wait_until_inside(store: Store, ranks: list[int]) -> None:
     """These ranks are inside `create` of object 0: the store shows their part in it."""
     deadline = time.monotonic() + WHILE_S
-    wanted = {f"shm/0/{rank}" for rank in ranks}
+    wanted = {join_fact.key("shm/0", host_identity(), rank) for rank in ranks}
     while not wanted <= store.prefix("shm/0/", deadline=Deadline(WHILE_S)).entries.keys():
         assert time.monotonic() < deadline, f"ranks {ranks} did not begin"
 

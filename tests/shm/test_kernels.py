@@ -46,11 +46,11 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
     return cluster.call_all("run_kernel", library, name, *arguments, timeout_s=60)
 
 
-def test_table_lies_above_all_objects() -> None:
+def test_table_lies_below_all_objects() -> None:
     entry_bytes = 64
     routes = _native.DEVICE_TABLE_ADDRESS + _native.DEVICE_OBJECTS * (entry_bytes + _native.MAX_CONTEXT_BYTES)
     assert routes == _native.KERNEL_ROUTES_ADDRESS
-    assert _native.DEVICE_TABLE_ADDRESS >= _native.REGION_END
+    assert _native.DEVICE_TABLE_ADDRESS < _native.REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
     assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
     assert f"SMEM_SHM_MAX_OBJECTS {_native.DEVICE_OBJECTS}u" in header

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.own_store
 RANKS = 3
 STORE = 3
 HAND_OVER = "store.before_hand_over"
+ACCEPTED = "store.hand_over.accepted"
 
 
 @pytest.fixture
@@ -66,3 +67,19 @@ def test_value_that_somebody_else_has_ends_no_object(cluster: Cluster, store_url
     code, why = cluster.call(0, "call", "atomic_release_value", 0)
     assert code == -2007, why
     assert "value 0 belongs to another rank now" in cluster.output(0)
+
+
+def test_value_that_is_released_before_its_loss_is_known(cluster: Cluster, store_url: str) -> None:
+    """The store has refused it, and the holder has not read that yet."""
+    assert cluster.call(0, "call", "atomic_alloc_value", 8) == (0, "")
+    for point in (HAND_OVER, ACCEPTED):
+        cluster.call(0, "hold_at", point)
+    restart_store(cluster, store_url)
+    assert cluster.call(0, "wait_until_held", HAND_OVER)
+    cluster.call(1, "own_key", "shm-0-value/0")
+    cluster.call(0, "release_at", HAND_OVER)
+    assert cluster.call(0, "wait_until_held", ACCEPTED)
+    cluster.call(0, "release_soon", ACCEPTED)
+    code, why = cluster.call(0, "call", "atomic_release_value", 0)
+    assert code == -2007, why
+    assert cluster.call(1, "call", "atomic_alloc_value", 8) == (1, "")

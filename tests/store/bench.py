@@ -39,6 +39,13 @@ class Bench:
         self.greet(10 * session + 1, session)
         return 10 * session + 1
 
+    def pushes(self) -> list[Effect]:
+        """What is due to watchers now."""
+        effects = self.state.changes(self.now)
+        invariants.check_effects(effects, self.connections)
+        invariants.check(self.state, self.connections)
+        return effects
+
     def leave(self, connection: int) -> list[Effect]:
         effects = self.state.disconnected(connection)
         self.connections.discard(connection)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, rank_key
+from collections import Counter
+
+from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MAX_GROUP_RANKS, rank_key
 from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.state.placement import is_place
@@ -52,8 +54,13 @@ def _ranks(state: StoreState) -> None:
     assert claimed == {e.claim for e in tables.keyspace._entries.values() if e.claim is not None}
     for name, group in tables.ranks._groups.items():
         assert group.claims
+        assert group.ranks == {claim: rank for rank, claim in group.claims.items()}
+        assert group.offered == {session: rank for rank, (session, _) in group.offers.items()}
+        assert not group.offers.keys() & group.claims.keys()
+        assert group.members == Counter(claim.session for claim in group.claims.values())
+        assert group.taken_below == next(rank for rank in range(group.capacity + 1) if rank not in group.claims)
         for rank, claim in group.claims.items():
-            assert 0 <= rank < group.capacity <= 1024
+            assert 0 <= rank < group.capacity <= MAX_GROUP_RANKS
             entry = tables.keyspace.get(rank_key(name, rank))
             assert entry is not None
             assert entry.owner == claim.session
@@ -76,7 +83,8 @@ def _watches(state: StoreState) -> None:
     assert listed == counted
     assert set(watches._lengths) == {len(prefix) for prefix in watches._watchers}
     assert sum(watches._lengths.values()) == len(watches._watchers)
-    assert set(watches.pending) <= set(watches._watchers)
+    assert set(watches.pending) | set(watches._spaced_until) <= set(watches._watchers)
+    assert all(pending.changes for pending in watches.pending.values())
 
 
 def _waiting(state: StoreState) -> None:

@@ -199,11 +199,11 @@ REFUSED_CALLS: dict[str, tuple[Call, str]] = {
     "watched prefix too long": (lambda store: store.watch("p" * 1025, print, deadline=soon()), "has 1025 bytes"),
     "capacity 0": (
         lambda store: store.claim_rank("g", 0, b"", deadline=soon()),
-        "capacity 0 of group 'g' is outside 1 to 1024",
+        "capacity 0 of group 'g' is outside 1 to 16384",
     ),
-    "capacity 1025": (
-        lambda store: store.claim_rank("g", 1025, b"", deadline=soon()),
-        "capacity 1025 of group 'g' is outside 1 to 1024",
+    "capacity 16385": (
+        lambda store: store.claim_rank("g", 16385, b"", deadline=soon()),
+        "capacity 16385 of group 'g' is outside 1 to 16384",
     ),
     "wanted rank -1": (
         lambda store: store.claim_rank("g", 4, b"", wanted=-1, deadline=soon()),
@@ -215,8 +215,8 @@ REFUSED_CALLS: dict[str, tuple[Call, str]] = {
     ),
     "group too long": (lambda store: store.claim_rank("g" * 1023, 11, b"", deadline=soon()), "rank key .* 1026 bytes"),
     "range of 0 bytes": (lambda store: store.hold_range("r", 0, deadline=soon()), "range 'r': size 0 bytes is below 1"),
-    "gather of 0": (lambda store: store.gather("g", 0, 0, 0, b"", deadline=soon()), "size 0 is outside 1 to 1024"),
-    "gather of 1025": (lambda store: store.gather("g", 0, 0, 1025, b"", deadline=soon()), "size 1025 is outside"),
+    "gather of 0": (lambda store: store.gather("g", 0, 0, 0, b"", deadline=soon()), "size 0 is outside 1 to 16384"),
+    "gather of 16385": (lambda store: store.gather("g", 0, 0, 16385, b"", deadline=soon()), "size 16385 is outside"),
     "gather rank -1": (lambda store: store.gather("g", 0, -1, 2, b"", deadline=soon()), "rank -1 is outside 0 to 1"),
     "gather rank 2": (lambda store: store.gather("g", 0, 2, 2, b"", deadline=soon()), "rank 2 is outside 0 to 1"),
     "gather of 65537 bytes": (

@@ -5,7 +5,9 @@ Ranks, ranges, rendezvous.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pytest
 
@@ -36,6 +38,19 @@ def test_lowest_free_rank_is_given(world: World) -> None:
     members[1].close()
     assert members[0].prefix("g/", deadline=soon()).entries == {"g/0": b"v0", "g/3": b"v3"}
     assert [members[0].claim_rank("g", 4, b"", deadline=soon()) for _ in range(2)] == [1, 2]
+
+
+def test_free_ranks_are_told(store: Store, other: Store) -> None:
+    assert list(store.free_ranks("g", 4, 16, deadline=soon())) == [0, 1, 2, 3]
+    for rank in (0, 1, 3):
+        store.claim_rank("g", 8, b"", wanted=rank, deadline=soon())
+    assert list(other.free_ranks("g", 8, 3, deadline=soon())) == [2, 4, 5]
+    assert list(other.free_ranks("g", 8, 0, deadline=soon())) == []
+    assert list(other.free_ranks("other", 2, 9, deadline=soon())) == [0, 1]
+    store.release_rank("g", 1, deadline=soon())
+    assert list(other.free_ranks("g", 8, 2, deadline=soon())) == [1, 2]
+    with pytest.raises(InvalidParam, match="capacity 0 of group 'g'"):
+        store.free_ranks("g", 0, 1, deadline=soon())
 
 
 def test_ranks_of_simultaneous_claims_differ(world: World, pool: ThreadPoolExecutor) -> None:
@@ -179,6 +194,34 @@ def test_a_round_can_be_repeated_after_a_timeout(store: Store, other: Store, poo
     again = pool.submit(store.barrier, "g", 0, 0, 2, deadline=soon())
     other.barrier("g", 0, 1, 2, deadline=soon())
     again.result(PATIENCE_S)
+
+
+def test_gather_looks_around_while_it_waits(store: Store, other: Store, pool: ThreadPoolExecutor) -> None:
+    """Whatever it sees there, somebody who leaves or the result itself, ends the wait and no other one."""
+    seen: list[str] = []
+
+    def look(after_three: Callable[[], list[bytes] | None]) -> Callable[[], list[bytes] | None]:
+        looks = count(1)
+
+        def look_around() -> list[bytes] | None:
+            seen.append("looked")
+            return after_three() if next(looks) > 3 else None
+
+        return look_around
+
+    def gone() -> None:
+        raise NotConnected("somebody has left")
+
+    with pytest.raises(NotConnected, match="somebody has left"):
+        store.gather("g", 0, 0, 2, b"a", deadline=soon(), look_around=look(gone))
+    known = store.gather("g", 0, 0, 2, b"a", deadline=soon(), look_around=look(lambda: [b"x", b"y"]))
+    assert known == [b"x", b"y"]
+    assert len(seen) == 8
+    waiting = pool.submit(store.gather, "g", 0, 0, 2, b"a", deadline=soon(), look_around=lambda: None)
+    assert other.gather("g", 0, 1, 2, b"b", deadline=soon(), look_around=lambda: None) == [b"a", b"b"]
+    assert waiting.result(PATIENCE_S) == [b"a", b"b"]
+    with pytest.raises(TimedOut, match="1 of 2 ranks did not arrive"):
+        store.gather("g", 1, 0, 2, b"", deadline=Deadline(1.0), look_around=lambda: None)
 
 
 def test_gather_refuses_a_second_arrival_and_another_size(

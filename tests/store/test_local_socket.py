@@ -13,6 +13,7 @@ import pytest
 from memfabric_hybrid.store import StoreServer
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.local_socket import listen_local
+from store.said import INFO, said
 from store.worlds import soon
 from support.ports import reserved_port
 
@@ -114,6 +115,9 @@ def test_another_store_behind_the_local_socket_is_not_used(without_local_socket:
         its_own, other.state.incarnation = other.state.incarnation, without_local_socket.state.incarnation
         other.start()
         other.state.incarnation = its_own
-        with StoreClient(without_local_socket.url) as client:
-            assert family_of(client) == socket.AF_INET
+        with StoreClient(without_local_socket.url) as client, said(INFO) as lines:
+            for _ in range(3):
+                assert family_of(client) == socket.AF_INET
+                client._pool.drop_idle()
+            assert len([line for line in lines if "local socket on this host is of no use" in line]) == 1
         other.stop()

@@ -80,12 +80,13 @@ class EtcdNode:
     def wait_until_it_serves(self) -> None:
         """It has a leader and answers."""
         deadline = time.monotonic() + PATIENCE_S
-        while not self._serves():
+        while not self.serves():
             if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
                 raise AssertionError(f"etcd does not serve at {self.address}:\n{self._log.read_text()[-4000:]}")
             time.sleep(0.005)
 
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
+        """Whether it has a leader and answers, now."""
         if self.scheme == "https":  # and asks for a certificate; that it accepts connections is all that can be seen
             return "ready to serve client requests" in self._log.read_text()
         connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=1)
@@ -109,6 +110,10 @@ class EtcdCluster:
                 node.start(self._names)
         for node in self.nodes:
             node.wait_until_it_serves()
+
+    def begin_start(self, node: EtcdNode) -> None:
+        """Does not wait until it serves, which it may not do without others."""
+        node.start(self._names)
 
     def stop(self) -> None:
         for node in self.nodes:

@@ -227,6 +227,11 @@ def declare_gone_soon(rank: int, object_id: int = 0) -> None:
     threading.Timer(0.2, lambda: heaps[object_id]._declare_gone(rank, "the store says so")).start()
 
 
+def release_soon(point: str) -> None:
+    """Another thread will let those go on that wait there, while this one makes the next call."""
+    threading.Timer(0.3, _native._release_at, [point]).start()
+
+
 def hold_at(point: str) -> None:
     """Threads of this process wait at that pause point from now on."""
     _native._hold_at(point)

@@ -24,7 +24,7 @@ TOP_LEVEL_FUNCTIONS: dict[str, dict[str, Any]] = {
     "get_lib_path": {},
 }
 TOP_LEVEL_OTHERS = {"bm", "offload", "shm", "TransferEngine", "TransferOpcode", "TransDataOpType"}
-BEYOND_THE_DOCUMENTS = {"Stream", "check", "errors"}
+BEYOND_THE_DOCUMENTS = {"Stream", "check", "errors", "get_cluster_status"}
 
 SDMA = 1
 BM_FUNCTIONS: dict[str, dict[str, Any]] = {

@@ -6,6 +6,7 @@ thread that says it; what it posts to other threads runs when the test says so.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,9 @@ from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError
+from memfabric_hybrid.membership import member_fact
+from memfabric_hybrid.membership.member import Member
+from memfabric_hybrid.membership.member_fact import MemberFact
 from memfabric_hybrid.membership.roster import Joined, Left, Stamp
 from memfabric_hybrid.store import InProcessServer, InProcessStore, Refusal
 from memfabric_hybrid.store.protection.data_tls import DataTls
@@ -101,7 +105,7 @@ class TwinSpace:
     def _serve(self) -> tuple[bytes, bytes]:
         return bytes(16), bytes(16)
 
-    def _set_catch_up(self, ask: Callable[[], None]) -> None:
+    def _set_catch_up(self, ask: Callable[[list[int]], None], also_gone: bool) -> None:
         self.catch_up = ask
 
     def _expose(self) -> None:
@@ -209,7 +213,11 @@ class TwinNode:
             exchange_name=f"exchange of {instance}",
             store=InProcessStore(server),
         )
-        self.member.store.claim_rank("bm/ranks", CAPACITY, b"", wanted=rank, deadline=Deadline(5))
+        self.member.entry = SimpleNamespace(kind="bm")
+        for method in (Member._rank_key, Member.host_of, Member.watch_rank):
+            setattr(self.member, method.__name__, functools.partial(method, self.member))
+        fact = member_fact.encode(MemberFact(4711, host, instance))
+        self.member.store.claim_rank("bm/ranks", CAPACITY, fact, wanted=rank, deadline=Deadline(5))
         self.exchange = TwinExchange(nodes)
         self.notices = TwinQueue()
         self.reannouncements = TwinQueue()

@@ -145,6 +145,21 @@ def view(object_id: int = 0) -> list[int]:
     return reached
 
 
+def known(object_id: int = 0) -> list[int]:
+    """The ranks that this process knows of; nobody is asked."""
+    return pools[object_id]._pool.group.view()[1]
+
+
+def ranks(object_id: int = 0) -> list[int]:
+    """As the program asks."""
+    return pools[object_id].ranks
+
+
+def wait_for(expected: list[int], timeout_s: float, object_id: int = 0) -> None:
+    """As the program does."""
+    pools[object_id].wait_for(expected, timeout_s)
+
+
 def wait_for_view(expected: list[int], timeout_s: float = 10.0, object_id: int = 0) -> float:
     """Seconds until exactly the expected ranks can be reached."""
     began = time.monotonic()

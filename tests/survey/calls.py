@@ -278,6 +278,7 @@ def subjects(scene: Scene) -> dict[str, object]:
 
 WITHOUT_ARGUMENTS = {
     "uninitialize", "get_last_err_msg", "get_and_clear_last_err_msg", "get_include_path", "get_lib_path",
+    "get_cluster_status",
     "bm.bm_rank_id", "BigMemory.destroy", "BigMemory.wait", "ShareMemory.barrier", "ShareMemory.quiet",
     "ShareMemory.query_support_data_operation", "TransferEngine.destroy", "TransferEngine.unInitialize",
     "TransferEngine.get_rpc_port", "TransferEngine.notifications", "TransferEngine.notified", "Stream.first_failure",

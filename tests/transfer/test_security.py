@@ -198,7 +198,9 @@ print(engine.transfer_sync_read(session, ctypes.addressof(own), private, 64), ow
 """
 
 
-def as_nobody(store_url: str, op_type: int, *, may_be_debugged: bool) -> tuple[list[str], str]:
+def as_nobody(
+    store_url: str, op_type: int, *, may_be_debugged: bool, before: str = "", after: str = ""
+) -> tuple[list[str], str]:
     """What an initiator prints and logs: two processes of one user who is not root."""
     command = [sys.executable, "-c", TARGET_AS_NOBODY, str(int(may_be_debugged)), store_url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
@@ -206,7 +208,7 @@ def as_nobody(store_url: str, op_type: int, *, may_be_debugged: bool) -> tuple[l
         assert target.stdout is not None
         where = target.stdout.readline().split()
         done = subprocess.run(
-            [sys.executable, "-c", INITIATOR_AS_NOBODY, str(int(op_type)), *where],
+            [sys.executable, "-c", before + INITIATOR_AS_NOBODY + after, str(int(op_type)), *where],
             capture_output=True,
             text=True,
             timeout=60,
@@ -237,6 +239,30 @@ def test_where_the_kernel_refuses_the_network_takes_over_and_says_so(store_url: 
     assert route.startswith(f"tcp both are on one host, but {REFUSES}")
     assert log.count("goes over TCP, which is slower") == 1
     assert log.count(REFUSES) == 1
+
+
+HELD_NOTICE = """
+import memfabric_hybrid as mf
+mf._native._hold_at("notice.hand_over")
+"""
+LATE_NOTICE = """
+import threading
+release = threading.Timer(0.2, mf._native._release_at, ["notice.hand_over"])
+release.daemon = True  # so that the program's end does not wait for it
+release.start()
+"""
+
+
+@as_root
+def test_what_is_said_reaches_the_log_though_the_program_ends(store_url: str) -> None:
+    _, log = as_nobody(
+        store_url,
+        mf.TransferEngine.TransDataOpType.SDMA,
+        may_be_debugged=False,
+        before=HELD_NOTICE,
+        after=LATE_NOTICE,
+    )
+    assert log.count("goes over TCP, which is slower") == 1
 
 
 @as_root

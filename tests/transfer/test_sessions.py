@@ -218,6 +218,24 @@ def test_a_name_without_a_running_store_fails_in_time(store_url: str, monkeypatc
         assert time.monotonic() - began < 4
 
 
+@pytest.mark.also_on_etcd
+def test_a_name_is_its_engines_until_that_is_dead(
+    workers: Workers, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes after a dead engine waits until the store has noticed its death: an etcd does so some seconds later."""
+    monkeypatch.setenv("MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S", "1")
+    assert mf.create_config_store(store_url) == 0
+    with workers(1) as cluster, mf.TransferEngine() as other:
+        session = cluster.call(0, "start", "name", "Prefill", store_url)
+        assert other.initialize(store_url, "name", "Prefill", 0) == -2006
+        assert f"session 'name' is the name of another engine, at {session}" in mf.get_last_err_msg()
+        cluster.kill(0)
+        must(other.initialize(store_url, "name", "Prefill", 0))
+        cluster.start(0)
+        cluster.call(0, "start", "another", "Prefill", store_url)
+        must(other.send_probe("another"))
+
+
 def test_time_out_from_the_environment(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> None:
     monkeypatch.setenv("ASCEND_TRANSFER_TIMEOUT", "300")
     with mf.TransferEngine() as engine, workers(1) as cluster:

@@ -108,10 +108,13 @@ TEST(ExposedSlot, may_go_while_others_write_into_it) {
 TEST(CatchUp, is_asked_for_by_copies_that_meet_a_rank_which_has_not_come) {
     World world;
     int asked = 0;
-    world.space->set_catch_up([&] {
-        if (++asked > 1) world.attach(3);
-        return Status::Ok;
-    });
+    world.space->set_catch_up(
+        [&](const std::vector<std::uint32_t>& ranks) {
+            EXPECT_EQ(ranks, std::vector<std::uint32_t>{3});
+            if (++asked > 1) world.attach(3);
+            return Status::Ok;
+        },
+        false);
     EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G), Status::NotConnected);
     EXPECT_EQ(last_error(), "bm object 7: rank 3 has not joined; wait until it has");
     EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G), Status::Ok);
@@ -125,10 +128,12 @@ TEST(CatchUp, is_asked_for_by_copies_that_meet_a_rank_which_has_not_come) {
 TEST(CatchUp, serves_queued_copies_and_batches) {
     World world;
     int asked = 0;
-    world.space->set_catch_up([&] {
-        if (++asked == 1) world.attach(3);
-        return Status::Ok;
-    });
+    world.space->set_catch_up(
+        [&](const std::vector<std::uint32_t>&) {
+            if (++asked == 1) world.attach(3);
+            return Status::Ok;
+        },
+        false);
     EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G, 1), Status::Ok);
     EXPECT_EQ(world.space->wait(), Status::Ok);
     EXPECT_EQ(world.space->detach(3), Status::Ok);
@@ -137,12 +142,35 @@ TEST(CatchUp, serves_queued_copies_and_batches) {
     EXPECT_EQ(asked, 1) << "it came and went: that is known";
 }
 
+TEST(CatchUp, is_asked_for_all_ranks_of_a_batch_at_once) {
+    World world;
+    std::vector<std::vector<std::uint32_t>> asked;
+    const auto ask = [&](const std::vector<std::uint32_t>& ranks) {
+        asked.push_back(ranks);
+        for (const std::uint32_t rank : ranks) world.attach(rank);
+        return Status::Ok;
+    };
+    world.space->set_catch_up(ask, true);
+    EXPECT_EQ(world.space->detach(2), Status::Ok);
+    const std::vector<std::uint64_t> sources(4, world.local()), sizes(4, 8);
+    const std::vector<std::uint64_t> targets{world.dram(2), world.dram(1), world.dram(3), world.dram(2) + 8};
+    EXPECT_EQ(world.space->copy_batch({sources, targets, sizes}, 4, kL2G), Status::Ok);
+    EXPECT_EQ(asked, (std::vector<std::vector<std::uint32_t>>{{2, 3}}));
+    EXPECT_EQ(world.space->detach(3), Status::Ok);
+    EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G), Status::Ok) << "somebody came in its place";
+    EXPECT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked.back(), std::vector<std::uint32_t>{3});
+}
+
 TEST(CatchUp, that_fails_leaves_the_first_reason) {
     World world;
-    world.space->set_catch_up([] { return fail(Status::Timeout, "the store is away"); });
+    const auto with = [&](auto answer) {
+        world.space->set_catch_up([=](const std::vector<std::uint32_t>&) { return answer(); }, false);
+    };
+    with([] { return fail(Status::Timeout, "the store is away"); });
     EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G), Status::NotConnected);
     EXPECT_EQ(last_error(), "bm object 7: rank 3 has not joined; wait until it has");
-    world.space->set_catch_up([] { return Status::Interrupted; });
+    with([] { return Status::Interrupted; });
     EXPECT_EQ(world.space->copy(world.local(), world.dram(3), 64, kL2G), Status::Interrupted);
 }
 

@@ -115,18 +115,32 @@ class Group:
             ranks = ", ".join(map(str, missing))
             waiting.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
 
-    def wait_for(self, ranks: frozenset[int], deadline: Deadline) -> None:
+    def missing_of(self, ranks: frozenset[int]) -> list[int]:
+        """Those that do not take part now, or cannot be reached. NotStarted if we do not take part."""
+        with self._lock:
+            return self._missing_of(ranks)
+
+    def _missing_of(self, ranks: frozenset[int]) -> list[int]:
+        if not self._participants.takes_part:
+            raise NotStarted("this rank does not take part: call join() first")
+        return sorted(ranks - set(self._participants.view()[1]))
+
+    def nudge(self) -> None:
+        """Something has changed that whoever waits here may want to look at."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, ranks: frozenset[int], deadline: Deadline, unless: Callable[[], bool] = lambda: False) -> bool:
         """Returns when these take part and can be reached, however often they come and go meanwhile.
 
-        TimedOut names who is not here; NotStarted if we do not take part, or leave meanwhile.
+        TimedOut names who is not here; NotStarted if we do not take part, or leave meanwhile. False, and they may not
+        be here, once `unless()`.
         """
         with self._changed:
             while True:
-                if not self._participants.takes_part:
-                    raise NotStarted("this rank does not take part: call join() first")
-                missing = sorted(ranks - set(self._participants.view()[1]))
-                if not missing:
-                    return
+                missing = self._missing_of(ranks)
+                if not missing or unless():
+                    return not missing
                 if deadline.expired:
                     reasons = [self._participants.gone[rank] for rank in missing if rank in self._participants.gone]
                     raise TimedOut(
@@ -164,10 +178,9 @@ class Group:
         with self._changed:
             while (incarnation := roster.shown_by) is None:
                 if deadline.expired:
-                    raise TimedOut(
-                        f"the store was away, and ranks {roster.unheard} have not registered there again within "
-                        f"{deadline.timeout_s:g} s"
-                    )
+                    ranks = roster.unheard
+                    so_far = f"ranks {ranks} have not registered there again" if ranks else "did not come back"
+                    raise TimedOut(f"the store was away, and {so_far} within {deadline.timeout_s:g} s")
                 self._changed.wait(deadline.remaining_s())
             return incarnation
 
@@ -243,18 +256,19 @@ class Group:
 
     # ---- what is heard of others -----------------------------------------------------------------------------------
 
-    def show(self, update: WatchUpdate) -> None:
-        """What the store shows."""
-        facts = join_fact.decode(update)
+    def show(self, update: WatchUpdate, host: str | None = None) -> None:
+        """What the store shows of all hosts, or of one (its key)."""
+        facts, gone = join_fact.decode(update)
+        known = self._participants
         with self._changed:
             self._to_reach.update(facts)
             if update.snapshot:
-                shown = {rank: fact for rank, fact in facts.items() if fact is not None}
-                self._carry_out(self._participants.all_shown(shown, update.incarnation, clock.now()))
-                if self._participants.roster.waits_for_time:
+                self._carry_out(known.all_shown(facts, update.incarnation, clock.now(), host))
+                if known.roster.waits_for_time:
                     self._node.exchange.request_tick()
             else:
-                self._carry_out(self._participants.shown(facts))
+                over = {rank: None for place, rank in gone if known.is_known_at(rank, place)}
+                self._carry_out(known.shown({**over, **facts}))
             self._refuse_other_users()
             self._changed.notify_all()
 
@@ -311,16 +325,15 @@ class Group:
 
     def _reach_others(self) -> None:
         """The memory of ranks that is not mapped, as far as the store has shown something new of it."""
-        shown, present = self._participants.facts, self._participants.roster.present
-        distant = self._participants.distant()
+        known, present = self._participants, self._participants.roster.present
         for rank in list(self._to_reach):
-            fact = shown.get(rank)
-            is_reached = rank in distant or (rank in self._routes and self._routes[rank].name != MAPPED_MEMORY)
+            fact, is_distant = known.facts.get(rank), known.is_distant(rank)
+            is_reached = is_distant or (rank in self._routes and self._routes[rank].name != MAPPED_MEMORY)
             if is_reached and fact is not None and present.get(rank) == fact.stamp:
                 if not self._memory.is_drained(rank):
                     self._node.exchange.request_tick()  # running copies let go of its predecessor's memory soon
                     continue
-                self._reach(rank, fact, same_host=rank not in distant)
+                self._reach(rank, fact, same_host=not is_distant)
             self._to_reach.discard(rank)
 
     def _reach(self, rank: int, fact: JoinFact, *, same_host: bool) -> None:
@@ -366,10 +379,30 @@ class Group:
     def tick(self) -> bool:
         """Time passes; True while it decides something here."""
         with self._lock:
-            self._carry_out(self._participants.tick(clock.now()))
             drained = self._memory.collect()
             self._reach_others()
             return not drained or bool(self._to_reach) or self._participants.roster.waits_for_time
+
+    def store_lost(self) -> None:
+        """It is away: nobody is given up because it has not heard from them."""
+        with self._lock:
+            self._participants.roster.store_lost()
+
+    def is_overdue(self) -> bool:
+        """Whether somebody has not registered with the store in time, if that could hear it: see `give_up_unheard`."""
+        with self._lock:
+            return self._participants.roster.is_overdue(clock.now())
+
+    def give_up_unheard(self) -> None:
+        """The store serves, and has not heard from them in time."""
+        with self._changed:
+            self._carry_out(self._participants.tick(clock.now()))
+            self._changed.notify_all()
+
+    def wait_for_unheard(self) -> None:
+        """The store did not serve."""
+        with self._lock:
+            self._participants.roster.wait_longer(clock.now())
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         """Under the lock."""

@@ -1,6 +1,13 @@
-"""What a rank publishes in the store about its part in an object; its neighbours get the rest through the exchange."""
+"""What a rank publishes in the store about its part in an object; its neighbours get the rest through the exchange.
+
+A fact's key names its host before its rank, so that the facts of one host can be watched apart from those of all.
+"""
 
 from __future__ import annotations
+
+import functools
+import hashlib
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,6 +17,7 @@ from memfabric_hybrid.store import WatchUpdate
 from memfabric_hybrid.transports.ucx_ends import NOT_OFFERED, UcxEnd
 
 log = logs.get(__name__)
+HOST_KEY_BYTES = 6
 
 
 class DataPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -53,23 +61,49 @@ class JoinFact(msgspec.Struct, frozen=True, array_like=True):
 _decode_fact = msgspec.msgpack.Decoder(JoinFact).decode
 
 
-def key(object_name: str, rank: int) -> str:
-    return f"{object_name}/{rank}"
+class Sight(NamedTuple):
+    """What an update of a watch says: facts that are there, and places (host's key, rank) where there is none now."""
+
+    facts: dict[int, JoinFact]
+    gone: list[tuple[str, int]]
+
+
+@functools.lru_cache(maxsize=4096)
+def host_key(host: str) -> str:
+    """The host's name inside of keys: short, and plain whatever the host is called."""
+    return hashlib.blake2s(host.encode(), digest_size=HOST_KEY_BYTES).hexdigest()
+
+
+def prefix(object_name: str, host: str | None = None) -> str:
+    """Of the facts of all ranks, or of those of one host (its key)."""
+    return f"{object_name}/" if host is None else f"{object_name}/{host}/"
+
+
+def key(object_name: str, host: str, rank: int) -> str:
+    """`host` as members know it."""
+    return f"{prefix(object_name, host_key(host))}{rank}"
 
 
 def encode(fact: JoinFact) -> bytes:
     return msgspec.msgpack.encode(fact)
 
 
-def decode(update: WatchUpdate) -> dict[int, JoinFact | None]:
-    """What the store shows, by rank; what is no fact of a rank is left out."""
-    facts: dict[int, JoinFact | None] = {}
+def decode(update: WatchUpdate) -> Sight:
+    """What the store shows; what is no fact of a rank, in its place, is left out."""
+    sight = Sight({}, [])
     for name, value in update.entries.items():
-        rank = name.rpartition("/")[2]
+        place, _, rank = name.rpartition("/")
+        host = place.rpartition("/")[2]
         try:
             if not rank.isdecimal():
                 raise ValueError(f"{rank!r} is no rank")
-            facts[int(rank)] = None if value is None else _decode_fact(value)
+            if value is None:
+                sight.gone.append((host, int(rank)))
+                continue
+            fact = _decode_fact(value)
+            if host_key(fact.host) != host:
+                raise ValueError(f"its host is {host_key(fact.host)}")
+            sight.facts[int(rank)] = fact
         except (ValueError, msgspec.DecodeError) as error:
             log.warning("the store shows %r, which no rank has written: %s", name, error)
-    return facts
+    return sight

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memfabric_hybrid.address_space.pool import Pool
 
 log = logs.get(__name__)
+PROVE_S = 10.0  # for the rank socket's new name, when the store has moved
 
 
 class Node:
@@ -38,6 +39,7 @@ class Node:
         self._leaving = False
         self._failure: str | None = None  # a thread that pools depend on is not there any more
         self.store_is_away = False
+        self._has_entered = False
         place = listen_place(nic) if nic else default_place(entry.url.host, entry.url.port)
         self.data_tls = DataTls()
         _native.set_host_timeout(settings.heartbeat_timeout_s())
@@ -45,6 +47,7 @@ class Node:
         self.reannouncements = CallQueue(f"memfabric-{entry.kind}-reannounce")  # after a silence
         try:
             self.member = Member.enter(entry, self._on_session, deadline, interruption)
+            self._has_entered = True
         except BaseException:
             self.data_tls.close()
             raise
@@ -156,11 +159,22 @@ class Node:
 
     def _on_session(self, event: SessionEvent) -> None:
         self.store_is_away = isinstance(event, (SessionLost, SessionFailed))
+        if isinstance(event, SessionLost):
+            for pool in self.pools():
+                pool.on_store_lost()
+        if isinstance(event, SessionRestored) and self._has_entered:
+            self.reannouncements.post(self._prove_rank)
         if isinstance(event, SessionRestored) and event.refused:
             for pool in self.pools():
                 pool.on_refused(event.refused)
         elif isinstance(event, SessionFailed):
             self._fail(event.reason)
+
+    def _prove_rank(self) -> None:
+        try:
+            self.member.prove_rank(Deadline(PROVE_S))
+        except FabricError as failure:  # it is away again, and this is done when it is back
+            log.info("rank %d: its socket has still its earlier name: %s", self.member.rank, failure)
 
     def _fail(self, reason: str) -> None:
         """Without that thread a pool would not notice the others' deaths: none may pretend to work."""

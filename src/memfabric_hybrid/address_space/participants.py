@@ -8,11 +8,11 @@ carries out the effects, in their order.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from memfabric_hybrid.address_space.join_fact import JoinFact
+from memfabric_hybrid.address_space.join_fact import JoinFact, host_key
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.membership.roster import Effect, Joined, Left, Roster, Stamp
 
@@ -69,9 +69,15 @@ class Participants(msgspec.Struct):
             if rank != self.own_rank and fact.host == self.own_host
         ]
 
-    def distant(self) -> dict[int, JoinFact]:
-        """The ranks of other hosts."""
-        return {rank: fact for rank, fact in self.facts.items() if fact.host != self.own_host}
+    def is_distant(self, rank: int) -> bool:
+        """The store shows it on another host."""
+        fact = self.facts.get(rank)
+        return fact is not None and fact.host != self.own_host
+
+    def is_known_at(self, rank: int, host: str) -> bool:
+        """False if the rank is shown on another host than that one (by its key): it has come again, elsewhere."""
+        fact = self.facts.get(rank)
+        return fact is None or host_key(fact.host) == host
 
     def shows(self, neighbour: Neighbour) -> bool:
         """Does the store still show this very process under its rank?"""
@@ -110,25 +116,36 @@ class Participants(msgspec.Struct):
                 self.facts[rank] = fact
                 self._remember(rank, fact)
                 effects += self.roster.published(rank, fact.stamp)
-        return self._noted(effects + self._distant_attached())
+        return self._noted(effects + self._distant_attached(changes))
 
-    def all_shown(self, facts: Mapping[int, JoinFact], incarnation: str, now: float) -> list[Effect]:
-        """All that the store shows, in this life of it, after (re)connecting to it."""
-        self.facts = dict(facts)
+    def all_shown(
+        self, facts: Mapping[int, JoinFact], incarnation: str, now: float, host: str | None = None
+    ) -> list[Effect]:
+        """All that the store shows, in this life of it, after (re)connecting to it; or all of one host (its key)."""
+        among = None if host is None else self._ranks_at(host)
+        kept = {} if among is None else {rank: fact for rank, fact in self.facts.items() if rank not in among}
+        self.facts = {**kept, **facts}
         for rank, fact in facts.items():
             self._remember(rank, fact)
         stamps = {rank: fact.stamp for rank, fact in facts.items()}
-        effects = self.roster.snapshot(stamps, incarnation, now)
-        return self._noted(effects + self._distant_attached())
+        effects = self.roster.snapshot(stamps, incarnation, now, among)
+        return self._noted(effects + self._distant_attached(facts))
+
+    def _ranks_at(self, host: str) -> set[int]:
+        """Who is known to be there; a rank that only showed itself is on our own host."""
+        shown = {rank for rank, fact in self.facts.items() if host_key(fact.host) == host}
+        is_ours = host == host_key(self.own_host)
+        return shown | (self.roster.present.keys() - self.facts.keys()) if is_ours else shown
 
     def _remember(self, rank: int, fact: JoinFact) -> None:
         self._pids.pop(rank, None)
         if fact.host == self.own_host and rank != self.own_rank:
             self._pids[rank] = fact.pid
 
-    def _distant_attached(self) -> list[Effect]:
-        """Ranks of other hosts count as present once the store shows them: nobody else does."""
-        return [effect for rank, fact in self.distant().items() for effect in self.roster.attached(rank, fact.stamp)]
+    def _distant_attached(self, ranks: Iterable[int]) -> list[Effect]:
+        """Those of other hosts count as present once the store shows them: nobody else does."""
+        distant = [(rank, self.facts[rank].stamp) for rank in ranks if self.is_distant(rank)]
+        return [effect for rank, stamp in distant for effect in self.roster.attached(rank, stamp)]
 
     def attached(self, rank: int, stamp: Stamp) -> list[Effect] | None:
         """The rank shows its memory; None when that counts no more, because it has left meanwhile."""

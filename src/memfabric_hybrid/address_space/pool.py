@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 
 from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid.address_space.changes import Changes
@@ -38,11 +39,12 @@ from memfabric_hybrid.errors import Code, FabricError, InvalidParam, NoResources
 from memfabric_hybrid.machine.peer_credentials import OtherUser
 from memfabric_hybrid.membership.roster import Roster
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
-from memfabric_hybrid.transports.routes import is_rdma_demanded
+from memfabric_hybrid.transports.routes import Route, is_rdma_demanded
 from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 log = logs.get(__name__)
 REANNOUNCE_PAUSE_S = 1.0
+MOST_SOUGHT = 64  # ranks that are waited for one by one; whoever waits for more is told of all
 CATCH_UP_S = 2.0  # how long a copy waits for the store before it fails with what was known
 NO_UCX = UcxOffer()
 _generations = itertools.count(1)  # of the process: an object that is made anew must not repeat an earlier one's
@@ -80,9 +82,10 @@ class Pool:
         self._lock = threading.Lock()
         self._joining = False
         self._evicted: str | None = None  # why, for good: no join may open the space again
+        self._asks_store = False  # about those who have not registered there again
         self._reannounce_at: float | None = None  # when neighbours that could not take our share are asked again
         node.add(self)
-        space._set_catch_up(self._catch_up)
+        space._set_catch_up(self.catch_up, not spec.follows_all)
 
     @property
     def joined(self) -> bool:
@@ -195,15 +198,57 @@ class Pool:
 
     # ---- news ------------------------------------------------------------------------------------------------------
 
-    def _catch_up(self) -> None:
-        """A copy has met a rank that may have come or grown (any thread): returns when we know what the store knows."""
+    def catch_up(self, ranks: Iterable[int]) -> None:
+        """A copy has met ranks that may have come or grown (any thread): returns when we know what the store knows."""
         if self._node.store_is_away or not self.joined:
             raise NotConnected(f"{self.spec.title}: the store cannot be asked")
-        self.catch_up(Deadline(CATCH_UP_S))
+        self.seek(ranks, Deadline(CATCH_UP_S))
 
-    def catch_up(self, deadline: Deadline) -> None:
-        """Returns when all that the store knew at the call is known here, and done."""
-        self._publication.catch_up(deadline)
+    def seek(self, ranks: Iterable[int], deadline: Deadline) -> None:
+        """Returns when all that the store knew of these at the call is known here, and done."""
+        self._publication.seek(ranks, deadline)
+
+    @property
+    def follows_all(self) -> bool:
+        """What we know of ranks that are not here is what the store knows, but for news that are under way."""
+        return self.spec.follows_all or self._publication.follows(None)
+
+    def follow_all(self, deadline: Deadline) -> None:
+        """We hear of every rank, wherever it is, from now on and after every later `join`."""
+        self._publication.follow_all(deadline)
+
+    def wait_for(self, ranks: frozenset[int], deadline: Deadline) -> None:
+        """As `Group.wait_for`, also for ranks of hosts that we do not follow yet."""
+        if len(ranks) > MOST_SOUGHT:
+            self.follow_all(deadline)
+        missing = self.group.missing_of(ranks)
+        if not missing or self.follows_all:
+            self.group.wait_for(ranks, deadline)
+            return
+        claims_changed = threading.Event()
+        with ExitStack() as watches:
+            for rank in missing:
+                news = partial(self._nudge, claims_changed)
+                watches.callback(self._node.member.watch_rank(rank, news, deadline).close)
+            is_here = False
+            while not is_here:
+                claims_changed.clear()
+                self.seek(missing, deadline)
+                is_here = self.group.wait_for(ranks, deadline, unless=claims_changed.is_set)
+
+    def _nudge(self, claims_changed: threading.Event) -> None:
+        claims_changed.set()
+        self.group.nudge()
+
+    def route(self, rank: int) -> Route:
+        """As `Group.route`, also to a rank that we have not heard of yet."""
+        try:
+            return self.group.route(rank)
+        except NotConnected:
+            if self.follows_all:
+                raise
+            self.catch_up([rank])
+            return self.group.route(rank)
 
     # ---- after a silence -------------------------------------------------------------------------------------------
 
@@ -264,8 +309,29 @@ class Pool:
 
     def on_tick(self) -> bool:
         """Exchange thread; True while time decides something here."""
+        if self.group.is_overdue() and not self._asks_store:
+            self._asks_store = True
+            self._node.reannouncements.post(self._judge_unheard)
         wanted = [self.group.tick(), self._waits_to_reannounce()]  # both, whatever the first one says
         return any(wanted)
+
+    def on_store_lost(self) -> None:
+        """Store's event thread."""
+        self.group.store_lost()
+
+    def _judge_unheard(self) -> None:
+        """Whoever has not registered with a store that was away is gone (re-announcing thread), if the store could hear
+        it. One that stands still, or is slow, has heard nobody.
+        """
+        try:
+            self._publication.catch_up(Deadline(settings.heartbeat_timeout_s() / 2))
+        except FabricError:
+            self.group.wait_for_unheard()
+        else:
+            self.group.give_up_unheard()
+        finally:
+            self._asks_store = False
+            self._node.exchange.request_tick()
 
     def on_refused(self, refusals: Sequence[Refusal]) -> None:
         """What the store would not take back after it was away (store's event thread): whose was it?"""
@@ -275,10 +341,10 @@ class Pool:
             self.evict(f"this process was declared dead and lost its rank: {'; '.join(reasons)}")
         self._owner.keys_refused([one for one in refusals if one.kind == "key" and one.name not in ours])
 
-    def _on_update(self, update: WatchUpdate) -> None:
-        """What the store shows (store's event thread)."""
-        self.group.show(update)
-        if update.snapshot and self.joined:  # not the first one: the store was away, and newcomers may not know us
-            self._reannounce_soon()
+    def _on_update(self, update: WatchUpdate, host: str | None) -> None:
+        """What the store shows of all hosts, or of one (store's event thread)."""
+        self.group.show(update, host)
+        if update.snapshot and self._publication.follows(host):  # not the first one: the store was away
+            self._reannounce_soon()  # newcomers may not know us
         if self._node.exchange.awaits_news:
             self._node.exchange.request_tick()

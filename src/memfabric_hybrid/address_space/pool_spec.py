@@ -13,3 +13,4 @@ class PoolSpec(msgspec.Struct, frozen=True):
     layout: Layout
     tag: str = ""  # ours; neighbours see it in our share
     op_type: int = 0  # likewise
+    follows_all: bool = True  # hears of every rank; otherwise of its own host, and of those that it has to do with

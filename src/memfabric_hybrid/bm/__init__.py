@@ -29,7 +29,7 @@ from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.bm.enums import BmCopyType, BmGroupEvent, BmMemType
 from memfabric_hybrid.errors import FabricError, resource_failure
 from memfabric_hybrid.machine import signal_handlers
-from memfabric_hybrid.store import parse_url
+from memfabric_hybrid.store import parse_url, whereabouts
 from memfabric_hybrid.transports.op_types import BmDataOpType
 from memfabric_hybrid.transports.routes import MAX_TAG, MAX_TAG_OP_INFO
 
@@ -89,11 +89,15 @@ def bm_rank_id() -> int:
 
 @boundary.returns_code
 def update_store_url(store_url: str) -> None:
-    """The store has moved: reconnect there. Codes: 0; -2000 malformed URL; -2008 not initialised."""
+    """The store has moved: whatever of this process uses it, Share Memory and engines too, reconnects there.
+
+    Codes: 0; -2000 malformed URL; -2008 not initialised.
+    """
     address = arguments.text("store_url", store_url)
-    node = runtime.current_node()
-    moved_to = parse_url(address)
-    node.member.store.update_url(moved_to)
+    store = runtime.current_node().member.store
+    moved_to, moved_from = parse_url(address), store.url
+    if moved_from is not None:
+        whereabouts.moved(moved_from, moved_to)
     runtime.current().url = moved_to
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
@@ -23,7 +24,7 @@ from memfabric_hybrid.bm.enums import BmMemType
 from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
 from memfabric_hybrid.bm.pool_memory import PoolMemory
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, InvalidParam, NotExist, NotInit
+from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, NotExist, NotInit
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
@@ -66,7 +67,7 @@ class BigMemory(_native.Space):
         self._own_rank = node.member.rank
         self._placement = placement
         self._operation_timeout_s = operation_timeout_s
-        self._memory = PoolMemory(self, spec.title, layout, self._why_gone)
+        self._memory = PoolMemory(self, spec.title, layout, self._seek, self._why_gone)
         self._group_events = GroupEvents(spec, rules, ucx.end)
         self._registered: dict[int, int] = {}
         self._registered_lock = threading.Lock()
@@ -75,6 +76,12 @@ class BigMemory(_native.Space):
         except BaseException:
             self._close()
             raise
+
+    def _seek(self, rank: int) -> None:
+        """It is not here, as far as we know: where we do not follow all, the store may know more."""
+        with suppress(FabricError):  # it cannot be asked: then nothing is known
+            if not self._pool.follows_all:
+                self._pool.catch_up([rank])
 
     def _why_gone(self, rank: int) -> str:
         if not self._pool.group.takes_part:
@@ -124,14 +131,19 @@ class BigMemory(_native.Space):
             raise InvalidParam("size is 0 bytes, expected at least 1")
         self._alive().extend(tier, round_up(size_bytes), self._placement, self._deadline())
 
+    @boundary.returns(None)
     def set_group_event_handler(self, handler: GroupEventHandler | None) -> None:
         """`handler(rank, BmGroupEvent)` runs on a thread of its own when a rank joins, leaves or dies; None stops it.
 
-        What it raises is logged and goes no further, even `SystemExit`.
+        What it raises is logged and goes no further, even `SystemExit`. In worlds of more than MF_FOLLOW_ALL ranks this
+        process is told of all of them from now on, for which the store is asked; should it not answer, the log says so,
+        and until the next call or `join` the handler hears of the ranks that this process has to do with.
         """
         if handler is not None:
             arguments.function("handler", handler)
         self._group_events.handler = handler
+        if handler is not None and not self._pool.follows_all:
+            self._alive().follow_all(self._deadline())
 
     def route(self, rank: SupportsIndex) -> Route:
         """Which way copies to and from that rank go ("mapped", "tcp", "ucx" or "none"), and why that one.
@@ -143,12 +155,18 @@ class BigMemory(_native.Space):
         self._memory.check_rank(number)
         if number == self._own_rank:
             return Route(MAPPED_MEMORY, "it is this rank")
-        return pool.group.route(number)
+        return pool.route(number)
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks that take part now and can be reached, this one as well; none before `join`."""
-        return self._alive().group.view()[1]
+        """The ranks that take part now and can be reached, this one as well; none before `join`.
+
+        In worlds of more than MF_FOLLOW_ALL ranks the store is asked the first time, and may raise errors.TimedOut.
+        """
+        pool = self._alive()
+        if not pool.follows_all:
+            pool.follow_all(self._deadline())
+        return pool.group.view()[1]
 
     def wait_for(self, ranks: Iterable[SupportsIndex] | None = None, timeout: float | None = None) -> None:
         """Returns when all of these ranks (None: every rank of the world) take part and can be reached.
@@ -161,7 +179,7 @@ class BigMemory(_native.Space):
         chosen = range(self._layout.capacity) if ranks is None else arguments.numbers("ranks", ranks)
         for rank in chosen:
             self._memory.check_rank(rank)
-        pool.group.wait_for(frozenset(chosen), deadline)
+        pool.wait_for(frozenset(chosen), deadline)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 

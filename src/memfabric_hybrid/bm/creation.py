@@ -7,7 +7,7 @@ import operator
 
 import msgspec
 
-from memfabric_hybrid import _native, logs
+from memfabric_hybrid import _native, logs, settings
 from memfabric_hybrid.address_space import segments
 from memfabric_hybrid.address_space.held_range import held_range
 from memfabric_hybrid.address_space.layout import Layout, Tier, round_up, validated_layout
@@ -87,9 +87,11 @@ def _make(
         deadline = Deadline(current.config.create_timeout)
         with held_range(store, name, layout.total_bytes, asked=asked, deadline=deadline) as base:
             _native._pause_point("bm.create.holds_range")
+            follows_all = layout.capacity <= settings.follow_all()
             return BigMemory(
-                node, request.object_id, base, PoolSpec(name, title, layout, request.tag, request.op_type),
-                own_segments, placement=placement, rules=rules, ucx=ucx,
+                node, request.object_id, base,
+                PoolSpec(name, title, layout, request.tag, request.op_type, follows_all), own_segments,
+                placement=placement, rules=rules, ucx=ucx,
                 operation_timeout_s=current.config.operation_timeout,
             )  # fmt: skip
     except BaseException as failure:

@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 
 class PoolMemory:
-    """Owns nothing. Any thread. `why_gone(rank)`: why a rank is not here."""
+    """Owns nothing. Any thread. `seek(rank)`: look for a rank that is not here; `why_gone(rank)`: why it is not."""
 
-    def __init__(self, space: _native.Space, title: str, layout: Layout, why_gone: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        space: _native.Space,
+        title: str,
+        layout: Layout,
+        seek: Callable[[int], None],
+        why_gone: Callable[[int], str],
+    ) -> None:
         self._space = space
         self._title = title
         self._layout = layout
+        self._seek = seek
         self._why_gone = why_gone
 
     def check_rank(self, rank: int) -> None:
@@ -66,6 +74,8 @@ class PoolMemory:
 
     def _check_place(self, rank: int, tier: Tier, offset: int, size_bytes: int) -> None:
         self.check_rank(rank)
+        if not self._space._is_live(rank):
+            self._seek(rank)
         while True:
             allocated = self._space._allocated(rank, int(tier))
             if not self._space._is_live(rank):  # asked last: of one that is gone the size says nothing

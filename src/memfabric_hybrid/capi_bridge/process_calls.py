@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import process
 from memfabric_hybrid.api import boundary, failure_log
-from memfabric_hybrid.capi_bridge import c_functions, tls, trans_calls
+from memfabric_hybrid.capi_bridge import bm_calls, c_functions, shm_calls, tls, trans_calls
 from memfabric_hybrid.capi_bridge.answers import Answer, c_call
 from memfabric_hybrid.errors import NotExist
 from memfabric_hybrid.store import parse_url
@@ -22,7 +21,8 @@ def init(flags: int) -> Answer:
 
 @c_call
 def uninit() -> Answer:
-    trans_calls.trans_uninit(0)
+    for end in (trans_calls.trans_uninit, shm_calls.shm_uninit, bm_calls.bm_uninit):  # their handles end as well
+        end(0)
     mf.uninitialize()
     return 0
 
@@ -63,12 +63,10 @@ def destroy_config_store(url: str) -> Answer:
 
 @c_call
 def config_store_get_cluster_status() -> Answer:
-    known = hosting.statuses()
-    text = json.dumps(known).encode()
-    if known:
-        return 0, text
-    missing = NotExist("this process runs no store: ask the one that does, or call smem_create_config_store()")
-    return int(boundary.record("smem_config_store_get_cluster_status", missing)), text
+    try:
+        return 0, hosting.cluster_status().encode()
+    except NotExist as missing:
+        return int(boundary.record("smem_config_store_get_cluster_status", missing)), hosting.NO_STORES.encode()
 
 
 @c_call

@@ -9,27 +9,19 @@ from __future__ import annotations
 
 import threading
 
-import msgspec
-
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.membership.identity import host_identity
-from memfabric_hybrid.membership.member_fact import MemberFact
+from memfabric_hybrid.membership.member_fact import host_in
 from memfabric_hybrid.store import Store, WatchUpdate
 
 log = logs.get(__name__)
-_decode = msgspec.msgpack.Decoder(MemberFact).decode
 
 
 def is_left(store: Store, key: str, deadline: Deadline) -> bool:
     """Whether the member that has the rank of that key belonged to this host; for who has its rank socket in hand."""
     fact = store.get(key, deadline=deadline)
-    if fact is None:
-        return True
-    try:
-        return _decode(fact).host == host_identity()
-    except msgspec.DecodeError:  # no member's
-        return False
+    return fact is None or host_in(fact) == host_identity()
 
 
 def wait_for_end(store: Store, key: str, deadline: Deadline) -> bool:

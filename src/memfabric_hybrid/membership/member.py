@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -18,17 +19,18 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources, ResourceInUse
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.interruption import Interruption
-from memfabric_hybrid.membership import left_ranks, rank_socket
+from memfabric_hybrid.membership import left_ranks, member_fact, rank_socket
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.membership.member_fact import MemberFact
-from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, connect, new_session
+from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, Watch, connect, new_session
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.store.server.listeners import AddressTaken
 
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
 SECRET_BYTES = 16
-LOOKS_AT_HOLDER, LOOK_S = 5, 0.05  # whether the socket that has the store's address serves anybody
+SOME_RANKS = 16  # more than are needed: processes of this host that the store does not hear may hold some
+LOOKS_AT_HOLDER, LOOK_S = 5, 0.05  # whether the socket that has the store's address serves anybody; a rank's is free
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -64,6 +66,9 @@ class Member:
         self.host = host_identity()
         self.secret = secrets.token_bytes(SECRET_BYTES)  # told to the store only: who knows it speaks for this process
         self._rank_socket = bound_socket  # proof that no living process of this host has the rank; nobody talks there
+        self._proved_at = store.url  # where the store was then: its place is part of the socket's name
+        self._proving = threading.Lock()  # guards the rank socket, which whoever leaves closes for good
+        self._left = False
         self.exchange_name = exchange_name
         self.listener = listener  # there
 
@@ -93,15 +98,19 @@ class Member:
         file_descriptors.allow_enough(entry.capacity)
         if entry.hosts_store:
             _host_or_find(entry, session, interruption)
-        # Who takes over serves all at once: the members come back with the ranks they have.
-        take_over = (lambda: _try_to_host(entry)) if entry.takes_over else None
+
+        def take_over() -> None:
+            """Where the store is now. Serves all at once: the members come back with the ranks they have."""
+            _try_to_host(msgspec.structs.replace(entry, url=store.url or entry.url))
+
         instance = secrets.randbits(63)
         # A name that nobody can guess or take first: what listens there is this process.
         exchange_name = f"memfabric/{secrets.token_hex(SECRET_BYTES)}"
         with ExitStack() as undo:
-            undo.callback(hosting.release, entry.url, entry.kind)
+            undo.callback(hosting.release_all, entry.kind)
+            before_reconnect = take_over if entry.takes_over else None
             store = undo.enter_context(
-                connect(entry.url, on_session=on_session, before_reconnect=take_over, session=session)
+                connect(entry.url, on_session=on_session, before_reconnect=before_reconnect, session=session)
             )
             listener = undo.enter_context(rank_socket.bind(exchange_name))
             with interruption.ends_by(store.give_up):
@@ -114,13 +123,48 @@ class Member:
         log.info("rank %d of %d in %s", rank, entry.capacity, cluster)
         return cls(entry, store, rank, instance, cluster, bound_socket, exchange_name, listener)
 
+    def host_of(self, rank: int, deadline: Deadline) -> str | None:
+        """The host of who has that rank, as the store knows it; None if nobody has it."""
+        return member_fact.host_in(self.store.get(self._rank_key(rank), deadline=deadline))
+
+    def watch_rank(self, rank: int, callback: Callable[[], None], deadline: Deadline) -> Watch:
+        """Calls back, on the store's event thread, when somebody may have got that rank or lost it; once at first."""
+        return self.store.watch(self._rank_key(rank), lambda update: callback(), deadline=deadline)
+
+    def _rank_key(self, rank: int) -> str:
+        return f"{RANKS_KEY.format(kind=self.entry.kind)}/{rank}"
+
+    def prove_rank(self, deadline: Deadline) -> None:
+        """The store may have moved: there, too, our rank socket shows newcomers that this process has its rank.
+
+        Waits for the store, and for a newcomer that asks for our rank just now, in vain.
+        """
+        url = self.store.url
+        if url == self._proved_at:
+            return
+        cluster = f"{self.entry.kind}@{self.store.peer_name(deadline=deadline)}"
+        name = rank_socket.socket_name(cluster, self.rank)
+        while (bound := rank_socket.try_to_bind(name)) is None and not deadline.expired:
+            threading.Event().wait(LOOK_S)
+        if bound is None:
+            log.warning("rank %d in %s cannot be proved: %r %s", self.rank, cluster, name, rank_socket.held_by(name))
+            return
+        with self._proving:
+            if self._left:
+                bound.close()
+                return
+            self._rank_socket.close()
+            self._rank_socket, self._proved_at, self.cluster = bound, url, cluster
+
     def leave(self, farewell: Deadline) -> None:
         """Orderly end; the store forgets us at once. The listener belongs to whoever took it over."""
         self.listener.close()
-        self._rank_socket.close()
+        with self._proving:
+            self._left = True
+            self._rank_socket.close()
         self.store.hurry(farewell)
         self.store.close()
-        hosting.release(self.entry.url, self.entry.kind)
+        hosting.release_all(self.entry.kind)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: close the parent's sockets without a word on them."""
@@ -161,9 +205,15 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
     last hope, is waited for if only the store does not know yet that its process is dead.
     """
     group = RANKS_KEY.format(kind=entry.kind)
-    fact = msgspec.msgpack.encode(MemberFact(os.getpid(), host_identity(), instance))
-    taken: set[int] = set()  # as the store said when it last refused
-    while (bound := _bind_lowest(entry, cluster, taken)) is not None:
+    fact = member_fact.encode(MemberFact(os.getpid(), host_identity(), instance))
+    free: Sequence[int] = range(entry.capacity)
+    while True:
+        bound = _bind_one(entry, cluster, free)
+        if bound is None and len(free) < entry.capacity:  # held by processes of this host that the store does not hear
+            free = store.free_ranks(group, entry.capacity, entry.capacity, deadline=deadline)
+            bound = _bind_one(entry, cluster, free)
+        if bound is None:
+            break
         rank, listener = bound
         try:
             return store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline), listener
@@ -172,9 +222,9 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
             is_taken = isinstance(refusal, Duplicated)
             if not is_taken or (entry.wanted_rank is not None and not _await_end(store, group, rank, deadline)):
                 raise
-        taken = _ranks_in(store, group, deadline)
-        if len(taken) == entry.capacity and entry.wanted_rank is None:
-            taken -= _ended(entry, store, cluster, group, deadline)
+        free = store.free_ranks(group, entry.capacity, SOME_RANKS, deadline=deadline)
+        if not free and entry.wanted_rank is None:
+            free = _ended(entry, store, cluster, group, deadline)
     try:  # no rank socket, no rank: all are excluded, and the store refuses, perhaps for a better reason than that
         store.claim_rank(group, entry.capacity, fact, excluded=range(entry.capacity), deadline=deadline)
     except NoResources as full:
@@ -184,19 +234,18 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
     )
 
 
-def _bind_lowest(entry: Entry, cluster: str, taken: set[int]) -> tuple[int, socket.socket] | None:
-    """The lowest rank that may be ours as far as this host knows, with its rank socket."""
+def _bind_one(entry: Entry, cluster: str, free: Sequence[int]) -> tuple[int, socket.socket] | None:
+    """The first of these that may be ours as far as this host knows, with its rank socket."""
     wanted = entry.wanted_rank
     if wanted is not None:
         try:
             return wanted, rank_socket.bind(rank_socket.socket_name(cluster, wanted))
         except Duplicated as held:
             raise Duplicated(f"rank {wanted} is in use: {held}; stop that process or choose another rank") from held
-    for rank in range(entry.capacity):
-        if rank not in taken:
-            listener = rank_socket.try_to_bind(rank_socket.socket_name(cluster, rank))
-            if listener is not None:
-                return rank, listener
+    for rank in free:
+        listener = rank_socket.try_to_bind(rank_socket.socket_name(cluster, rank))
+        if listener is not None:
+            return rank, listener
     return None
 
 
@@ -206,15 +255,15 @@ def _await_end(store: Store, group: str, rank: int, deadline: Deadline) -> bool:
     return left_ranks.is_left(store, key, deadline) and left_ranks.wait_for_end(store, key, deadline)
 
 
-def _ended(entry: Entry, store: Store, cluster: str, group: str, deadline: Deadline) -> set[int]:
+def _ended(entry: Entry, store: Store, cluster: str, group: str, deadline: Deadline) -> Sequence[int]:
     """All ranks are taken: the lowest one whose process is dead, once the store knows that."""
     for rank in range(entry.capacity):
         listener = rank_socket.try_to_bind(rank_socket.socket_name(cluster, rank))
         if listener is not None:
             listener.close()
             if _await_end(store, group, rank, deadline):
-                return {rank}
-    return set()
+                return (rank,)
+    return ()
 
 
 def _ranks_in(store: Store, group: str, deadline: Deadline) -> set[int]:

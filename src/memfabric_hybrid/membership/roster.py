@@ -9,7 +9,7 @@ Pure: no sockets, no threads, no clock. One owner (a pool's group) calls it unde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -119,8 +119,10 @@ class Roster(msgspec.Struct):
         ranks = [rank for rank, stamp in self.present.items() if stamp.instance == instance]
         return [effect for rank in ranks for effect in self._give_way(rank, reason)]
 
-    def snapshot(self, members: Mapping[int, Stamp], incarnation: str, now: float) -> list[Effect]:
-        """All that the store shows, after (re)connecting to it.
+    def snapshot(
+        self, members: Mapping[int, Stamp], incarnation: str, now: float, among: Collection[int] | None = None
+    ) -> list[Effect]:
+        """All that the store shows, after (re)connecting to it; or all `among` these and new ones.
 
         A store that has been restarted, or that all were cut off from for longer than the heartbeat time-out, hears
         from the members one by one. So a present rank that it does not show yet gets `grace_s` before it counts as
@@ -131,11 +133,25 @@ class Roster(msgspec.Struct):
         for rank, stamp in members.items():
             effects += self.published(rank, stamp)
         for rank, stamp in list(self.present.items()):
-            if rank not in members:
+            if rank not in members and (among is None or rank in among):
                 self._missing.setdefault(rank, (stamp, now + self.grace_s))
         for rank in self._published.keys() - members.keys() - self._missing.keys():
-            self._given_up[rank] = self._published.pop(rank)
+            if among is None or rank in among:
+                self._given_up[rank] = self._published.pop(rank)
         return effects
+
+    def store_lost(self) -> None:
+        """Nobody can register there any more: the next snapshot gives everybody the whole time anew."""
+        self._missing.clear()
+        self._incarnation = None
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether `tick` would give somebody up: the store has served all the time, hasn't it?"""
+        return any(now >= until for _, until in self._missing.values())
+
+    def wait_longer(self, now: float) -> None:
+        """The store did not answer: those it has not heard from could not register."""
+        self._missing = {rank: (stamp, now + self.grace_s) for rank, (stamp, _) in self._missing.items()}
 
     def tick(self, now: float) -> list[Effect]:
         """Time passes: ranks that the store has not heard from again in time are gone."""
@@ -151,7 +167,7 @@ class Roster(msgspec.Struct):
 
     @property
     def shown_by(self) -> str | None:
-        """The life of the store that shows everybody who is present; None while it has not heard from all of them."""
+        """The life of the store that shows all who are present; None while it is away or has not heard from all."""
         return None if self._missing else self._incarnation
 
     @property

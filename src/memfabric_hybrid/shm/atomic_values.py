@@ -30,6 +30,7 @@ class AtomicValues:
         self._lock = threading.Lock()  # guards what is held; for moments
         self._held: set[int] = set()
         self._doubtful: set[int] = set()  # asked for or released, and not answered: the store may call them ours
+        self._lost: set[int] = set()  # of these, those that somebody else has since the store was away
 
     def take(self, limit: int, deadline: Deadline) -> int:
         """The lowest free value below `limit`, which is ours until `release`."""
@@ -77,6 +78,7 @@ class AtomicValues:
             with self._lock:
                 self._doubtful.discard(free)
                 if won:
+                    self._lost.discard(free)
                     self._held.add(free)
                     return free
 
@@ -87,6 +89,8 @@ class AtomicValues:
             if refusal.name.startswith(self._prefix) and number.isdecimal():
                 with self._lock:
                     self._held.discard(int(number))
+                    if int(number) in self._doubtful:
+                        self._lost.add(int(number))
                 log.error("value %s belongs to another rank now: %s", number, refusal.sentence)
 
     def release(self, value: int, deadline: Deadline) -> None:
@@ -97,6 +101,10 @@ class AtomicValues:
             self._doubtful.add(value)
         with self._in_turn(deadline):
             self._give_back_doubtful(deadline)
+        with self._lock:
+            if value in self._lost:
+                self._lost.discard(value)
+                raise NotExist(f"value {value} belongs to another rank since the store was away")
 
     def release_all(self, deadline: Deadline) -> None:
         """The end of the object: whoever else asks for something now gets nothing."""

@@ -105,7 +105,7 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
                 pool.join(deadline)
                 pool.group.wait_for_all(deadline)
             if routes.is_rdma_demanded(op_type):
-                pool.catch_up(deadline)  # ranks of this host are reached as the store shows them
+                pool.seek((), deadline)  # ranks of this host are reached as the store shows them
             hosts, lives = pool.group.hosts(), pool.group.stamps()
             own_host, members = next((n, ranks) for n, ranks in enumerate(hosts) if request.rank in ranks)
             inter_host = None

@@ -1,13 +1,13 @@
 """Between the hosts of one object: the ranks of each host combine in shared memory, one leader per host comes here.
 
-Leaders bring their host's data to a rendezvous of the store and take everybody's. A rendezvous that fails has not
-happened, so its number is used again; one that fails half-way cannot be repeated and ends all exchanges.
+Leaders bring their host's data to a rendezvous of the store and take everybody's. What takes several of them and fails
+half-way cannot be repeated and ends all exchanges.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,12 +15,10 @@ from memfabric_hybrid import _native
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Stamp
+from memfabric_hybrid.shm.store_meeting import CheckFailedRanks, StoreMeeting
 from memfabric_hybrid.store import Store
 
 PIECE_BYTES = _native.MAX_GATHER_BYTES - 4096  # the rest is for the words around the data
-LOOK_AROUND_S = 0.2  # how often a waiting leader asks whether everybody is still there
-
-CheckFailedRanks = Callable[[], None]
 
 
 class Contribution(msgspec.Struct, frozen=True, array_like=True):
@@ -40,26 +38,6 @@ def group_name(object_name: str, stamps: Mapping[int, Stamp]) -> str:
     return f"{object_name.replace('/', '-')}-hosts/{digest}"
 
 
-def gather_patiently(
-    store: Store,
-    group: str,
-    number: int,
-    place: tuple[int, int],
-    data: bytes,
-    deadline: Deadline,
-    check: CheckFailedRanks,
-) -> list[bytes]:
-    """`Store.gather` as (rank, size) = `place`, which gives up at once when `check` raises."""
-    while True:
-        check()
-        patience = Deadline(min(LOOK_AROUND_S, deadline.remaining_s()))
-        try:
-            return store.gather(group, number, place[0], place[1], data, deadline=patience)
-        except TimedOut:
-            if deadline.expired:
-                raise
-
-
 class InterHostExchange:
     """One object's exchanges, as the leader of this host sees them. Calls come one at a time."""
 
@@ -73,11 +51,9 @@ class InterHostExchange:
         check: CheckFailedRanks,
     ) -> None:
         self.group = group_name(object_name, stamps)
-        self._store = store
         self._hosts = hosts
-        self._own_host = own_host
         self._check = check
-        self._number = 0  # of the next rendezvous
+        self._meeting = StoreMeeting(store, self.group, own_host, len(hosts))
         self._over: str | None = None
 
     def exchange(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:
@@ -102,14 +78,13 @@ class InterHostExchange:
 
     def _gather(self, data: bytes, deadline: Deadline) -> list[bytes]:
         try:
-            gathered = gather_patiently(
-                self._store, self.group, self._number, (self._own_host, len(self._hosts)), data, deadline, self._check
-            )
+            return self._meeting.meet(data, deadline, self._check)
         except TimedOut as failure:
             named = "; ".join(f"host {number} has ranks {list(ranks)}" for number, ranks in enumerate(self._hosts))
             raise TimedOut(f"hosts did not arrive, counted as ranks here: {failure} ({named})") from failure
-        self._number += 1
-        return gathered
+
+    def close(self) -> None:
+        self._meeting.close()
 
     def _compare(self, parts: Sequence[Contribution]) -> None:
         for part in parts:

@@ -83,7 +83,7 @@ def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None
         member = used.node.member
         _slot.tell_ignored(
             {"store_url": store_url, "world_size": world_size, "rank_id": rank},
-            {"store_url": str(member.entry.url), "world_size": used.world_size, "rank_id": member.rank},
+            {"store_url": str(member.store.url), "world_size": used.world_size, "rank_id": member.rank},
         )
 
 

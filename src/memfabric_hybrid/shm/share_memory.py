@@ -217,6 +217,10 @@ class ShareMemory(_native.HostGroup):
         _native.device_table_remove(self._id)
         self._leave()
         parts.failed_ranks.close()
+        if parts.inter_host is not None:
+            parts.inter_host.close()
+        if self._store_subgroups is not None:
+            self._store_subgroups.close()
         self._global_exit.close(farewell)
         try:
             self._values.release_all(farewell)

@@ -12,27 +12,34 @@ from collections.abc import Callable
 import msgspec
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import InvalidParam, TimedOut
-from memfabric_hybrid.shm.inter_host_exchange import gather_patiently
+from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
+from memfabric_hybrid.shm.inter_host_exchange import PIECE_BYTES
+from memfabric_hybrid.shm.store_meeting import StoreMeeting
 from memfabric_hybrid.store import Store
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True):
-    """What a member says before its data: its rank in the object and how many bytes follow (0 = barrier)."""
+    """What a member brings first: its rank in the object, how many bytes it has (0 = barrier), the first of them.
+
+    In one step: a call that times out is made anew, from its first step on, while others may be at their second.
+    """
 
     rank: int
     size_bytes: int
+    data: bytes
 
 
 _decode_arrival = msgspec.msgpack.Decoder(Arrival).decode
 
 
-class _Subgroup(msgspec.Struct):
-    size: int
-    rank: int
-    number: int = 0  # of the next rendezvous
-    members: frozenset[int] | None = None  # ranks of the object
-    turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
+class _Subgroup:
+    def __init__(self, size: int, rank: int, meeting: StoreMeeting) -> None:
+        self.size = size
+        self.rank = rank
+        self.meeting = meeting
+        self.members: frozenset[int] | None = None  # ranks of the object
+        self.turn = threading.Lock()
+        self.over: str | None = None  # why its members have lost step with each other
 
 
 class StoreSubgroups:
@@ -51,7 +58,10 @@ class StoreSubgroups:
     def gather(self, key: str, size: int, rank: int, data: bytes, timeout_s: float) -> bytes:
         """Everybody's data in order of rank in the subgroup; b"" is a barrier."""
         with self._lock:
-            subgroup = self._subgroups.setdefault(key, _Subgroup(size, rank))
+            if key not in self._subgroups:
+                meeting = StoreMeeting(self._store, f"{self._group}/{key}", rank, size)
+                self._subgroups[key] = _Subgroup(size, rank, meeting)
+            subgroup = self._subgroups[key]
         if (subgroup.size, subgroup.rank) != (size, rank):
             raise InvalidParam(
                 f"in subgroup {key!r} this rank is rank_id {subgroup.rank} of {subgroup.size}, this call says "
@@ -61,29 +71,44 @@ class StoreSubgroups:
         if not subgroup.turn.acquire(timeout=timeout_s):
             raise TimedOut(f"subgroup {key!r}: another thread of this rank has been in it all the time")
         try:
-            said = Arrival(self._object_rank, len(data))
-            answers = self._meet(key, subgroup, msgspec.msgpack.encode(said), deadline)
-            arrivals = [_decode_arrival(packed) for packed in answers]
-            subgroup.members = frozenset(arrival.rank for arrival in arrivals)
-            for place, arrival in enumerate(arrivals):
-                if arrival.size_bytes != arrivals[0].size_bytes:
-                    raise InvalidParam(
-                        f"subgroup {key!r}: rank_id 0 brought {arrivals[0].size_bytes} bytes, rank_id {place} "
-                        f"{arrival.size_bytes}; all ranks must do the same"
-                    )
-            return b"".join(self._meet(key, subgroup, data, deadline)) if data else b""
+            if subgroup.over is not None:
+                raise NotConnected(
+                    f"the members of subgroup {key!r} have lost step with each other: {subgroup.over}; create the "
+                    "object again"
+                )
+            return self._meet(key, subgroup, data, deadline)
         finally:
             subgroup.turn.release()
 
-    def _meet(self, key: str, subgroup: _Subgroup, data: bytes, deadline: Deadline) -> list[bytes]:
-        gathered = gather_patiently(
-            self._store,
-            f"{self._group}/{key}",
-            subgroup.number,
-            (subgroup.rank, subgroup.size),
-            data,
-            deadline,
-            lambda: self._check(subgroup.members),
-        )
-        subgroup.number += 1
-        return gathered
+    def close(self) -> None:
+        """Nobody calls any more, or is about to return."""
+        with self._lock:
+            subgroups = list(self._subgroups.values())
+        for subgroup in subgroups:
+            if subgroup.turn.acquire(blocking=False):
+                subgroup.meeting.close()
+                subgroup.turn.release()
+
+    def _meet(self, key: str, subgroup: _Subgroup, data: bytes, deadline: Deadline) -> bytes:
+        def check() -> None:
+            self._check(subgroup.members)
+
+        own = Arrival(self._object_rank, len(data), data[:PIECE_BYTES])
+        met = subgroup.meeting.meet(msgspec.msgpack.encode(own), deadline, check)
+        arrivals = [_decode_arrival(packed) for packed in met]
+        subgroup.members = frozenset(arrival.rank for arrival in arrivals)
+        for place, arrival in enumerate(arrivals):
+            if arrival.size_bytes != arrivals[0].size_bytes:
+                raise InvalidParam(
+                    f"subgroup {key!r}: rank_id 0 brought {arrivals[0].size_bytes} bytes, rank_id {place} "
+                    f"{arrival.size_bytes}; all ranks must do the same"
+                )
+        collected = [arrival.data for arrival in arrivals]
+        try:
+            for start in range(PIECE_BYTES, len(data), PIECE_BYTES):
+                pieces = subgroup.meeting.meet(data[start : start + PIECE_BYTES], deadline, check)
+                collected = [before + piece for before, piece in zip(collected, pieces, strict=True)]
+        except FabricError as failure:
+            subgroup.over = str(failure)
+            raise
+        return b"".join(collected)

@@ -26,6 +26,7 @@ from memfabric_hybrid.store.participant import Participant
 from memfabric_hybrid.store.session_events import SessionConnected, SessionEvent, SessionFailed
 from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
+from memfabric_hybrid.store.state.next_deadline import NEVER
 from memfabric_hybrid.store.url import StoreUrl
 
 TICK_S = 0.001  # pause between looks at the clock when a deadline has just passed
@@ -67,7 +68,7 @@ class InProcessServer:
             self._carry_out(self.state.tick(clock.now()))
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        for effect in [*effects, *self.state.changes()]:
+        for effect in [*effects, *self.state.changes(NEVER)]:
             if type(effect) is Send:
                 for connection in effect.connections:
                     inbox = self._inboxes.get(connection)

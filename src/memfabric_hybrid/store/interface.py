@@ -18,7 +18,7 @@ After SessionFailed the participant gets no events any more, and session-bound c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -58,6 +58,7 @@ class OtherIncarnation(NotConnected):
 
 WatchCallback = Callable[[WatchUpdate], None]
 SessionCallback = Callable[[SessionEvent], None]  # on the event thread, as watch callbacks: must not block
+LookAround = Callable[[], "list[bytes] | None"]
 _Self = TypeVar("_Self", bound="Store")  # typing.Self needs Python 3.11
 
 
@@ -71,6 +72,11 @@ class Watch(ABC):
 
 class Store(ABC):
     """One participant's view. Thread-safe: a blocking call in one thread never delays another thread's calls."""
+
+    @property
+    def url(self) -> StoreUrl | None:
+        """Where it is now; None: inside this process."""
+        return None
 
     @abstractmethod
     def set(self, key: str, value: bytes, *, deadline: Deadline, ephemeral: bool = False) -> int:
@@ -143,6 +149,15 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def free_ranks(self, group: str, capacity: int, most: int, *, deadline: Deadline) -> Sequence[int]:
+        """Ranks of 0..capacity-1 that nobody has now, at most so many: the lowest, but those who ask at the same time
+        may be told different ones first.
+
+        For who has to do something on its own machine before it may claim one: it asks for few bytes, however large the
+        group is. A store that does not know yet which ranks are free says what it knows.
+        """
+
+    @abstractmethod
     def release_rank(self, group: str, rank: int, *, deadline: Deadline) -> None:
         """Give a claimed rank back; NotExist if this participant does not hold it."""
 
@@ -159,11 +174,24 @@ class Store(ABC):
         """Stop holding; the range is free when nobody holds it. NotExist if this participant does not hold it."""
 
     @abstractmethod
-    def gather(self, group: str, round: int, rank: int, size: int, data: bytes, *, deadline: Deadline) -> list[bytes]:
+    def gather(
+        self,
+        group: str,
+        round: int,
+        rank: int,
+        size: int,
+        data: bytes,
+        *,
+        deadline: Deadline,
+        look_around: LookAround | None = None,
+    ) -> list[bytes]:
         """All `size` ranks bring data (0..64 KiB) to (group, round); everyone gets all of it in rank order.
 
         TimedOut names the ranks that did not arrive. NotConnected names a missing rank whose claim
         `f"{group}/{rank}"` ended while we waited. Duplicated: the rank arrived already from somebody else.
+
+        `look_around` is called before, and now and then while others are waited for: what it raises ends the call, and
+        so does a result that it knows.
         """
 
     def barrier(self, group: str, round: int, rank: int, size: int, *, deadline: Deadline) -> None:

@@ -9,12 +9,12 @@ from memfabric_hybrid import _native
 from memfabric_hybrid.errors import InvalidParam
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MAX_GROUP_RANKS = 16 * 1024  # of one group: more than a world can have today, so that the store is not what limits it
 BACKLOG = 4 * _native.MAX_RANKS  # all members may connect in the same instant
 
 MAX_KEY_BYTES = 1024
 MAX_VALUE_BYTES = 64 * MIB
 MAX_GATHER_BYTES = _native.MAX_GATHER_BYTES
-MAX_RANKS = _native.MAX_RANKS
 MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
 MAX_TIMEOUT_S = float(1 << 32)
 MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore
@@ -86,18 +86,18 @@ def check_timeout(timeout_s: float) -> float:
 
 
 def check_capacity(group: str, capacity: int) -> None:
-    if not 1 <= capacity <= MAX_RANKS:
-        raise InvalidParam(f"capacity {capacity} of group {shown(group)} is outside 1 to {MAX_RANKS}")
+    if not 1 <= capacity <= MAX_GROUP_RANKS:
+        raise InvalidParam(f"capacity {capacity} of group {shown(group)} is outside 1 to {MAX_GROUP_RANKS}")
 
 
 def check_gather(group: str, rank: int, size: int, data: bytes) -> None:
     """On the hot path, on both sides: one look when all is well."""
     known_good_name = 0 < len(group) <= MAX_KEY_BYTES and group.isascii()
-    if known_good_name and 0 <= rank < size <= MAX_RANKS and len(data) <= MAX_GATHER_BYTES:
+    if known_good_name and 0 <= rank < size <= MAX_GROUP_RANKS and len(data) <= MAX_GATHER_BYTES:
         return
     check_key(group, "group")
-    if not 1 <= size <= MAX_RANKS:
-        raise InvalidParam(f"gather {shown(group)}: size {size} is outside 1 to {MAX_RANKS}")
+    if not 1 <= size <= MAX_GROUP_RANKS:
+        raise InvalidParam(f"gather {shown(group)}: size {size} is outside 1 to {MAX_GROUP_RANKS}")
     if not 0 <= rank < size:
         raise InvalidParam(f"gather {shown(group)}: rank {rank} is outside 0 to {size - 1}")
     if len(data) > MAX_GATHER_BYTES:

@@ -162,6 +162,14 @@ class Proof(_Message, tag=20):
     proof: bytes
 
 
+class FreeRanks(_Message, tag=21):
+    """Which ranks nobody has, the lowest `most` of them."""
+
+    group: str
+    capacity: int
+    most: int
+
+
 # --- replies --------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +245,10 @@ class Challenge(_Message, tag=76):
     proof: bytes
 
 
+class Ranks(_Message, tag=77):
+    ranks: tuple[int, ...]
+
+
 # --- pushes ---------------------------------------------------------------------------------------------------------
 
 
@@ -256,11 +268,12 @@ class Changed(_Message, tag=97):
 
 Request = Union[  # noqa: UP007 - msgspec needs a runtime union, also on Python 3.10
     Hello, Heartbeat, Goodbye, Set, Get, Wait, Delete, Add, CompareAndSet, Append, ReadPrefix, StartWatch, EndWatch,
-    ClaimRank, ReleaseRank, HoldRange, ReleaseRange, Gather, Restore, Proof,
+    ClaimRank, ReleaseRank, HoldRange, ReleaseRange, Gather, Restore, Proof, FreeRanks,
 ]  # fmt: skip
 Reply = Union[  # noqa: UP007
-    Welcome, Refused, NoSession, Done, Value, Flag, Number, Swapped, Entries, Gathered, Arrived, Restored, Challenge
-]
+    Welcome, Refused, NoSession, Done, Value, Flag, Number, Swapped, Entries, Gathered, Arrived, Restored, Challenge,
+    Ranks,
+]  # fmt: skip
 Push = Union[WatchSnapshot, Changed]  # noqa: UP007
 ServerMessage = Union[Reply, Push]  # noqa: UP007
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import FabricError, failure_of
+from memfabric_hybrid.errors import FabricError, TimedOut, failure_of
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.interface import Snapshot, Store
+from memfabric_hybrid.store.interface import LookAround, Snapshot, Store
 from memfabric_hybrid.store.limits import (
     check_capacity,
     check_counter,
@@ -21,6 +21,7 @@ from memfabric_hybrid.store.limits import (
     rank_key,
 )
 
+LOOK_AROUND_S = 0.2  # how often a gather that waits for others looks around
 _Answer = TypeVar("_Answer", bound=m.ServerMessage)
 
 
@@ -104,6 +105,11 @@ class Participant(Store):
         request = m.ClaimRank(next(self._numbers), group, capacity, value, wanted, tuple(excluded))
         return _expect(self._ask(request, deadline), m.Number).value
 
+    def free_ranks(self, group: str, capacity: int, most: int, *, deadline: Deadline) -> Sequence[int]:
+        check_capacity(group, capacity)
+        check_key(rank_key(group, capacity - 1), "rank key")
+        return _expect(self._ask(m.FreeRanks(group, capacity, most), deadline), m.Ranks).ranks
+
     def release_rank(self, group: str, rank: int, *, deadline: Deadline) -> None:
         _expect(self._ask(m.ReleaseRank(group, rank), deadline), m.Done)
 
@@ -114,11 +120,33 @@ class Participant(Store):
     def release_range(self, name: str, *, deadline: Deadline) -> None:
         _expect(self._ask(m.ReleaseRange(name), deadline), m.Done)
 
-    def gather(self, group: str, round: int, rank: int, size: int, data: bytes, *, deadline: Deadline) -> list[bytes]:
+    def gather(
+        self,
+        group: str,
+        round: int,
+        rank: int,
+        size: int,
+        data: bytes,
+        *,
+        deadline: Deadline,
+        look_around: LookAround | None = None,
+    ) -> list[bytes]:
+        """One request however often we look around: a store that was busy meanwhile knows it again."""
         check_gather(group, rank, size, data)
         request = m.Gather(next(self._numbers), group, round, rank, size, data, 0.0)
-        reply = self._ask(request, deadline)
-        return _gathered_parts(reply, size)
+        if look_around is None:
+            return _gathered_parts(self._ask(request, deadline), size)
+        while True:
+            known = look_around()
+            if known is not None:
+                return known
+            remaining_s = deadline.remaining_s()  # not in too small pieces: the last one says who is missing
+            patience = Deadline(LOOK_AROUND_S if remaining_s > 1.5 * LOOK_AROUND_S else remaining_s)
+            try:
+                return _gathered_parts(self._ask(request, patience), size)
+            except TimedOut:
+                if deadline.expired:
+                    raise
 
 
 def _gathered_parts(reply: m.ServerMessage, size: int) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
+from memfabric_hybrid.store import whereabouts
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import SessionCallback, Store
 from memfabric_hybrid.store.limits import SESSION_ID_BYTES
@@ -32,8 +33,12 @@ def connect(
     An etcd runs by itself: nobody here starts it, and `before_reconnect` is not called for one.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
+    user: Store
     if parsed.scheme == "etcd":
         from memfabric_hybrid.store.etcd.store import EtcdStore  # here: others never need it
 
-        return EtcdStore(parsed, on_session=on_session, session=session)
-    return StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect, session=session)
+        user = EtcdStore(parsed, on_session=on_session, session=session)
+    else:
+        user = StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect, session=session)
+    whereabouts.enter(user)
+    return user

@@ -113,7 +113,8 @@ class TransferEngine(_native.TransferCore):
                 devices are accepted and decide nothing yet.
 
         Codes: 0; -2000 a value is wrong, or the address is not of this machine; -2002 no route for `data_op_type`;
-        -2004 a name, and no store answers; -2005 initialised already; -2008 in a forked child; -2009 the port is taken.
+        -2004 a name, and no store answers; -2005 initialised already; -2006 the name of another engine; -2008 in a
+        forked child; -2009 the port is taken.
         """
         if session_id is not None and unique_id is not None:
             raise TypeError("session_id and unique_id are the same argument: pass one of them")

@@ -10,7 +10,7 @@ import pytest
 from memfabric_hybrid.errors import InvalidParam
 from memfabric_hybrid.store import SessionEvent, SessionLost, SessionRestored, StoreServer, parse_url
 from memfabric_hybrid.store.client.client import StoreClient
-from store.worlds import PATIENCE_S, soon, wait_until
+from store.worlds import PATIENCE_S, Seen, soon, wait_until
 from support.pause_points import held
 from support.ports import reserved_port
 
@@ -45,6 +45,23 @@ def test_calls_under_way_follow(server: StoreServer, other: StoreServer) -> None
         with pytest.raises(InvalidParam):
             client.update_url(parse_url("etcd://127.0.0.1:1"))
         assert client.url == other.url
+
+
+def test_those_who_have_not_heard_of_it_do_not_take_the_moved_for_gone(server: StoreServer, other: StoreServer) -> None:
+    """The old store still runs: silence is given one heartbeat time-out there, as at the new place."""
+    seen = Seen()
+    with StoreClient(server.url, heartbeat_timeout_s=1.0) as client, StoreClient(server.url) as late:
+        client.claim_rank("g", 4, b"v", deadline=soon())
+        late.watch("g/", seen, deadline=soon())
+        assert seen.next().entries == {"g/0": b"v"}
+        client.update_url(other.url)
+        with StoreClient(other.url) as there:
+            wait_until(lambda: there.get("g/0", deadline=soon()) == b"v")
+        assert late.get("g/0", deadline=soon()) == b"v"
+        assert seen.empty
+        seen.until(lambda view: not view)
+        client.update_url(server.url)  # and back again
+        seen.until(lambda view: view == {"g/0": b"v"})
 
 
 def test_a_client_that_got_there_first_stays_there(server: StoreServer, other: StoreServer) -> None:

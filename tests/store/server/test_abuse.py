@@ -20,7 +20,7 @@ from memfabric_hybrid.store import StoreServer
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.frames import VERSION, FrameReader
-from memfabric_hybrid.store.limits import MIB
+from memfabric_hybrid.store.limits import MAX_GATHER_BYTES, MIB
 from memfabric_hybrid.store.state import keyspace
 from store.bench import session_id
 from store.worlds import PATIENCE_S, soon, wait_until
@@ -57,10 +57,10 @@ def member(server: StoreServer) -> Iterator[StoreClient]:
     """Holds a rank, and has lost neither rank nor session when the test is over."""
     with StoreClient(server.url) as client:
         assert client.claim_rank("bm/ranks", 4, b"me", deadline=soon()) == 0
-        generation = client._channel._generation
+        generation = client._channel.standing.generation
         yield client
         assert client.get("bm/ranks/0", deadline=soon()) == b"me"
-        assert client._channel._generation == generation, "it was never lost"
+        assert client._channel.standing.generation == generation, "it was never lost"
 
 
 # --- before the greeting --------------------------------------------------------------------------------------------
@@ -179,6 +179,23 @@ def test_answers_that_nobody_reads_hold_so_much_memory(
         assert len(member.get("large", deadline=soon()) or b"") == 20 * MIB
 
 
+def test_large_answer_to_many_is_held_once(
+    server: StoreServer, member: StoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gather of 1024 ranks with 4 KiB each is 4 MiB, and for a moment 4 GiB that readers have not read."""
+    monkeypatch.setattr("memfabric_hybrid.store.server.server.MAX_UNREAD_BYTES", 8 * MIB)
+    size, part = 64, bytes(MAX_GATHER_BYTES)
+    with connected(server, size) as crowd:
+        for rank, connection in enumerate(crowd):
+            connection.sendall(m.framed(m.Hello(session_id(100 + rank), m.REQUESTS, 3.0)))
+            connection.recv(65536)
+            connection.sendall(m.framed(m.Gather(1, "g", 0, rank, size, part, PATIENCE_S)))
+        whole_bytes = len(m.framed(m.Gathered([part] * size)))
+        for connection in crowd:
+            with connection.makefile("rb") as answer:
+                assert len(answer.read(whole_bytes)) == whole_bytes
+
+
 def test_keys_of_all_sessions_together_have_a_limit(
     server: StoreServer, member: StoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,8 +211,8 @@ def test_keys_of_all_sessions_together_have_a_limit(
             with pytest.raises(NoResources, match=r"keys of this store would hold 41\d{5} bytes, allowed"):
                 stranger.set(f"{ephemeral}/more", value, ephemeral=ephemeral, deadline=soon())
             stranger.set(f"{ephemeral}/0" if not ephemeral else "True/2", value, ephemeral=ephemeral, deadline=soon())
-        member.set("bm/0/0", bytes(3 * MIB), ephemeral=True, deadline=soon())  # what is a member's has room left
-        member.set("bm/0/0", bytes(3 * MIB), ephemeral=True, deadline=soon())
+        member.set("bm/0/h/0", bytes(3 * MIB), ephemeral=True, deadline=soon())  # what is a member's has room left
+        member.set("bm/0/h/0", bytes(3 * MIB), ephemeral=True, deadline=soon())
     with StoreClient(server.url) as stranger:  # whoever was there is gone, and so is what it had
         stranger.set("True/more", value, ephemeral=True, deadline=soon())
         for number in range(3):

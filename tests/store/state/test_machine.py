@@ -9,7 +9,10 @@ from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MIB
 from memfabric_hybrid.store.state.effects import Close, Send
 from memfabric_hybrid.store.state.machine import HELLO_TIMEOUT_S, StoreState
+from memfabric_hybrid.store.state.next_deadline import NEVER
+from memfabric_hybrid.store.state.ranks import OFFER_S
 from memfabric_hybrid.store.state.sessions import STALL_S
+from memfabric_hybrid.store.state.watches import SPACING_S
 from store.bench import TIMEOUT_S, Bench, answer, gather, only, session_id
 
 # --- connections ----------------------------------------------------------------------------------------------------
@@ -130,12 +133,12 @@ def test_a_silent_session_ends(bench: Bench) -> None:
     watcher, silent = bench.member(1), bench.member(2)
     bench.say(watcher, m.StartWatch(5, ""))
     bench.say(silent, m.Set("k", b"", True))
-    bench.state.changes()
+    bench.pushes()
     for _ in range(int(TIMEOUT_S)):
         assert bench.pass_time(0.9) == []
         bench.say(10, m.Heartbeat())
     assert bench.pass_time(0.9) == [Close(20, "no heartbeat for 3 s"), Close(21, "no heartbeat for 3 s")]
-    assert bench.state.changes() == [Send([10], m.Changed("", 2, {"k": None}))]
+    assert bench.pushes() == [Send([10], m.Changed("", 2, {"k": None}))]
 
 
 def test_half_a_message_is_a_sign_of_life(bench: Bench) -> None:
@@ -183,6 +186,37 @@ def test_goodbye(bench: Bench) -> None:
     assert answer(bench.say(request, m.Goodbye())) == m.Done(2)
 
 
+# --- free ranks -----------------------------------------------------------------------------------------------------
+
+
+def free_ranks(bench: Bench, connection: int, most: int = 3) -> tuple[int, ...]:
+    reply = answer(bench.say(connection, m.FreeRanks("g", 6, most)))
+    assert isinstance(reply, m.Ranks)
+    return reply.ranks
+
+
+def test_who_asks_at_the_same_time_is_told_different_ranks_first(bench: Bench) -> None:
+    first, *others = [bench.member(number) for number in range(1, 6)]
+    bench.say(first, m.ClaimRank(1, "g", 6, b"", None, ()))
+    assert [free_ranks(bench, one) for one in others] == [(1, 2, 3), (2, 1, 3), (3, 1, 2), (4, 1, 2)]
+    assert free_ranks(bench, others[0]) == (1, 2, 3), "who asks again gives its own back first"
+    bench.say(others[2], m.ClaimRank(1, "g", 6, b"", 3, ()))
+    assert free_ranks(bench, others[2]) == (5, 1, 2)
+    assert free_ranks(bench, first) == (1, 2, 4), "there is none that others were not told of"
+    bench.now += OFFER_S
+    assert free_ranks(bench, first) == (1, 2, 4)
+    assert free_ranks(bench, others[3]) == (2, 1, 4)
+
+
+def test_an_offer_is_no_promise(bench: Bench) -> None:
+    first, second, third = [bench.member(number) for number in range(1, 4)]
+    bench.say(first, m.ClaimRank(1, "g", 6, b"", None, ()))
+    assert free_ranks(bench, second)[0] == 1
+    assert answer(bench.say(third, m.ClaimRank(1, "g", 6, b"", 1, ()))) == m.Number(1)
+    assert isinstance(answer(bench.say(second, m.ClaimRank(1, "g", 6, b"", 1, ()))), m.Refused)
+    assert free_ranks(bench, second)[0] == 2
+
+
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
@@ -193,10 +227,10 @@ def test_a_burst_is_one_push_for_all_watchers(bench: Bench) -> None:
     for number in range(3):
         bench.say(two, m.Set(f"a/{number}", b"v", False))
     bench.say(two, m.Delete("a/1"))
-    assert bench.state.has_changes
-    assert bench.state.changes() == [Send([10, 20], m.Changed("a/", 4, {"a/0": b"v", "a/1": None, "a/2": b"v"}))]
-    assert not bench.state.has_changes
-    assert bench.state.changes() == []
+    assert bench.state.next_push <= bench.now
+    assert bench.pushes() == [Send([10, 20], m.Changed("a/", 4, {"a/0": b"v", "a/1": None, "a/2": b"v"}))]
+    assert bench.state.next_push == NEVER
+    assert bench.pushes() == []
 
 
 def test_a_new_watch_gets_changes_in_its_snapshot_only(bench: Bench) -> None:
@@ -204,18 +238,65 @@ def test_a_new_watch_gets_changes_in_its_snapshot_only(bench: Bench) -> None:
     bench.say(one, m.StartWatch(1, "a"))
     bench.say(one, m.Set("a", b"v", False))
     assert bench.say(two, m.StartWatch(7, "a")) == [
-        Send([10], m.Changed("a", 1, {"a": b"v"})),
         Send((20,), m.WatchSnapshot(7, 1, {"a": b"v"})),
         Send((21,), m.Done(1)),
     ]
-    assert bench.state.changes() == []
+    push = only(bench.pushes())  # to all: whose snapshot is not older than it leaves it aside
+    assert push == Send([10, 20], m.Changed("a", 1, {"a": b"v"}))
+
+
+def test_a_session_hears_what_happened_before_its_next_snapshot(bench: Bench) -> None:
+    one, two = bench.member(1), bench.member(2)
+    bench.say(one, m.StartWatch(1, "a"))
+    bench.say(two, m.Set("a", b"v", False))
+    assert bench.say(one, m.StartWatch(2, "b")) == [
+        Send((10,), m.Changed("a", 1, {"a": b"v"})),
+        Send((10,), m.WatchSnapshot(2, 1, {})),
+        Send((11,), m.Done(1)),
+    ]
+    assert len(bench.pushes()) == 1, "others have not been told, and it does no harm to be told twice"
+
+
+def test_pushes_to_many_watchers_keep_their_distance(bench: Bench) -> None:
+    watchers = 50
+    for number in range(1, watchers + 1):
+        bench.say(bench.member(number), m.StartWatch(1, "a/"))
+    writer = bench.member(watchers + 1)
+    bench.say(writer, m.Set("a/0", b"v", False))
+    assert len(only(bench.pushes()).connections) == watchers, "the first one goes at once"
+    pushed_at = bench.now
+    for number in range(20):
+        bench.now = pushed_at + watchers * SPACING_S * number / 20
+        bench.say(writer, m.Set(f"a/{number % 10}", b"%d" % number, False))
+        assert bench.pushes() == []
+    assert bench.state.next_push == pytest.approx(pushed_at + watchers * SPACING_S)
+    bench.now = bench.state.next_push
+    last = only(bench.pushes()).message
+    assert last == m.Changed("a/", 21, {f"a/{number}": b"%d" % (10 + number) for number in range(10)})
+    assert bench.state.next_push == NEVER
+    bench.now += 1.0
+    bench.say(writer, m.Set("a/0", b"v", False))
+    assert bench.state.next_push <= bench.now, "a lone change waits for nothing"
+
+
+def test_watchers_of_other_prefixes_do_not_wait_for_them(bench: Bench) -> None:
+    for number in range(1, 51):
+        bench.say(bench.member(number), m.StartWatch(1, "a/"))
+    bench.say(505 - 4, m.StartWatch(2, "b/"))
+    for key in ("a/0", "b/0", "a/1", "b/1"):
+        bench.say(501, m.Set(key, b"v", False))
+        bench.now += SPACING_S  # the distance of one watcher
+        pushes = [effect.message for effect in bench.pushes() if isinstance(effect, Send)]
+        assert [isinstance(push, m.Changed) and list(push.entries) for push in pushes] == (
+            [[key]] if key != "a/1" else []
+        )
 
 
 def test_watched_prefixes_longer_than_the_key_do_not_match(bench: Bench) -> None:
     one = bench.member(1)
     bench.say(one, m.StartWatch(1, "abc"))
     bench.say(one, m.Set("ab", b"v", False))
-    assert not bench.state.has_changes
+    assert bench.state.next_push == NEVER
 
 
 def test_large_bursts_are_several_pushes(bench: Bench) -> None:
@@ -224,7 +305,7 @@ def test_large_bursts_are_several_pushes(bench: Bench) -> None:
     values = [bytes([number]) * (40 * MIB) for number in range(3)]
     for number, value in enumerate(values):
         bench.say(one, m.Set(f"k{number}", value, False))
-    pushes = [only([push]).message for push in bench.state.changes()]
+    pushes = [only([push]).message for push in bench.pushes()]
     assert [isinstance(push, m.Changed) and len(push.entries) for push in pushes] == [2, 1]
     assert 40 * MIB < MAX_PUSH_BYTES < 80 * MIB
 

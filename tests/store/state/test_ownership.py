@@ -13,12 +13,14 @@ from store.bench import Bench, answer
 @pytest.mark.parametrize(
     ("key", "keeper"),
     [
-        ("bm/0/7", Keeper("bm/ranks", 7)),
+        ("bm/0/h/7", Keeper("bm/ranks", 7)),
         ("bm/ranks/7", Keeper("bm/ranks", 7)),
-        ("offload/0/1023", Keeper("offload/ranks", 1023)),
+        ("offload/0/h/1023", Keeper("offload/ranks", 1023)),
         ("shm-0-exit/3-77-1", Keeper("shm/ranks", ANY_RANK)),
-        *[(f"bm/0/{rank}", Keeper("bm/ranks", NO_RANK)) for rank in ("zzz", "07", "-1", "٣", " 3", "", "10000")],
-        ("bm/0/x/3", Keeper("bm/ranks", NO_RANK)),
+        *[(f"bm/0/h/{rank}", Keeper("bm/ranks", NO_RANK)) for rank in ("zzz", "07", "-1", "٣", " 3", "", "100000")],
+        ("bm/0/3", Keeper("bm/ranks", NO_RANK)),
+        ("bm/0/h/x/3", Keeper("bm/ranks", NO_RANK)),
+        ("bm/ranks/h/3", Keeper("bm/ranks", NO_RANK)),
         ("bm/3", Keeper("bm/ranks", NO_RANK)),
         ("bmx/0/3", None),
         ("transfer/sessions/a", None),
@@ -40,21 +42,21 @@ def member(bench: Bench) -> int:
     """Holds rank 0 of Big Memory's members, and has joined object 0."""
     connection = bench.member(1)
     assert answer(bench.say(connection, m.ClaimRank(1, "bm/ranks", 4, b"", None, ()))) == m.Number(0)
-    assert isinstance(answer(bench.say(connection, m.Set("bm/0/0", b"fact", True))), m.Done)
+    assert isinstance(answer(bench.say(connection, m.Set("bm/0/h/0", b"fact", True))), m.Done)
     return connection
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        m.Set("bm/0/zzz", b"stray", False),
-        m.Set("bm/0/zzz", b"stray", True),
-        m.Set("bm/0/1", b"somebody else's place", True),
-        m.Set("bm/0/x/0", b"looks like rank 0", True),
+        m.Set("bm/0/h/zzz", b"stray", False),
+        m.Set("bm/0/h/zzz", b"stray", True),
+        m.Set("bm/0/h/1", b"somebody else's place", True),
+        m.Set("bm/0/h/x/0", b"looks like rank 0", True),
         m.Set("bm/ranks/2", b"a rank that nobody claimed", False),
-        m.CompareAndSet("bm/0/2", None, b"", True),
-        m.Add("bm/0/3", 1),
-        m.Append("bm/0/3", b"x"),
+        m.CompareAndSet("bm/0/h/2", None, b"", True),
+        m.Add("bm/0/h/3", 1),
+        m.Append("bm/0/h/3", b"x"),
         m.Set("shm-0-exit/0-1-1", b"9", True),
         m.HoldRange("bm/0", ALIGNMENT_BYTES),
         m.Gather(1, "bm/0/0", 1, 0, 1, b"", 1.0),
@@ -67,12 +69,12 @@ def test_strangers_write_nothing_of_members(bench: Bench, member: int, request_:
     assert "member" in refusal(bench, stranger, request_)
     entries = answer(bench.say(stranger, m.ReadPrefix("bm/")))
     assert isinstance(entries, m.Entries)
-    assert set(entries.entries) == {"bm/0/0", "bm/ranks/0"}
+    assert set(entries.entries) == {"bm/0/h/0", "bm/ranks/0"}
 
 
 def test_strangers_delete_nothing_of_members(bench: Bench, member: int) -> None:
     stranger = bench.member(2)
-    for key in ("bm/0/0", "bm/ranks/0"):
+    for key in ("bm/0/h/0", "bm/ranks/0"):
         assert "belongs to another member" in refusal(bench, stranger, m.Delete(key))
 
 
@@ -80,14 +82,14 @@ def test_strangers_cannot_restore_what_is_a_members(bench: Bench, member: int) -
     """A Restore is a list of writes, and nobody has to have been a member to send one."""
     bench.greet(77, 9, m.EVENTS, returning=True)
     held = m.RestoredRange("bm/5", 1 << 44, 1 << 30)
-    reply = answer(bench.say(77, m.Restore(0, {"bm/0/1": b"", "bm/0/zzz": b""}, (), (held,), {})))
+    reply = answer(bench.say(77, m.Restore(0, {"bm/0/h/1": b"", "bm/0/h/zzz": b""}, (), (held,), {})))
     assert isinstance(reply, m.Restored)
-    assert {one.name for one in reply.refused} == {"bm/0/1", "bm/0/zzz", "bm/5"}
+    assert {one.name for one in reply.refused} == {"bm/0/h/1", "bm/0/h/zzz", "bm/5"}
 
 
 def test_a_member_writes_what_is_its_own_and_that_vanishes_with_it(bench: Bench, member: int) -> None:
-    assert "must vanish with it" in refusal(bench, member, m.Set("bm/1/0", b"", False))
-    assert "rank 1 of 'bm/ranks'" in refusal(bench, member, m.Set("bm/1/1", b"", True))
+    assert "must vanish with it" in refusal(bench, member, m.Set("bm/1/h/0", b"", False))
+    assert "rank 1 of 'bm/ranks'" in refusal(bench, member, m.Set("bm/1/h/1", b"", True))
     assert isinstance(answer(bench.say(member, m.Set("bm-0-x/anything", b"", True))), m.Done)
     assert isinstance(answer(bench.say(member, m.HoldRange("bm/1", ALIGNMENT_BYTES))), m.Number)
     assert isinstance(answer(bench.say(member, m.Gather(1, "bm/0/0", 1, 0, 1, b"", 1.0))), m.Arrived)

@@ -15,6 +15,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store import whereabouts
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
@@ -90,7 +91,7 @@ class StoreClient(Participant):
             if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
             if registration.given_up:
-                self._channel.check_serving()
+                self._channel.standing.check_serving()
         except BaseException:
             self._channel.watch_callbacks.remove(number)
             raise
@@ -104,7 +105,9 @@ class StoreClient(Participant):
     def update_url(self, url: StoreUrl) -> None:
         if url == self.url:
             return
+        moved_from = self.url
         self._dialer.point_at(url)
+        _log.info("store %s has moved to %s", moved_from, url)
         _native._pause_point("store.update_url.pointed")
         # From here on other threads may have come to the new place by themselves: what leads there stays.
         self._dialer.abort_elsewhere()
@@ -123,6 +126,7 @@ class StoreClient(Participant):
         if self._closed:
             return
         self._closed = True
+        whereabouts.leave(self)
         self._channel.retire()
         self._tell(m.Goodbye())
         self._dialer.close()
@@ -136,11 +140,11 @@ class StoreClient(Participant):
         self._channel.abandon_after_fork()
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
-        if not self._channel.records.concern(request):
+        if not self._channel.standing.records.concern(request):
             reply = self._exchange(request, deadline, incarnation)
             if type(reply) is not m.NoSession:  # which a restarted store says that wants to know who we are first
                 return reply
-        held = self._channel.give_back(request)
+        held = self._channel.standing.give_back(request)
         while True:
             generation = self._channel.ready(deadline)
             try:
@@ -151,7 +155,7 @@ class StoreClient(Participant):
                 reply = m.Done(0)  # released by a repetition of this request, or lost with the store: gone, as wanted
             if type(reply) is m.NoSession:
                 self._channel.renew(generation)
-            elif self._channel.record(generation, request, reply):
+            elif self._channel.standing.record(generation, request, reply):
                 return reply
 
     def _exchange(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
@@ -204,7 +208,7 @@ class StoreClient(Participant):
 
     def _tell(self, request: m.Request) -> None:
         """Say it if the store is there, and do not mind if it is not."""
-        if not self._channel.is_ready:
+        if not self._channel.standing.is_ready:
             return
         deadline = self._last_words()
         try:

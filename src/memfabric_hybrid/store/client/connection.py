@@ -193,6 +193,11 @@ class Connection:
         with contextlib.suppress(OSError):  # not connected any more: nobody can be waiting
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def fall_silent(self) -> None:
+        """From any thread: whoever is inside receive gets ConnectionLost; the store notices nothing yet."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+
     def close(self) -> None:
         self._socket.close()
 

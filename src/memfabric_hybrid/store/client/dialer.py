@@ -81,6 +81,7 @@ class Dialer:
         self._trouble = False  # the last attempt failed, or a connection was lost since it succeeded
         self._dialing: dict[socket.socket, StoreUrl] = {}  # where each is to lead
         self._met: KnownStore | None = None
+        self._useless_local = ""  # the store whose local socket is of no use, as the log has said
         self.returning = False  # the session was lost, and is about to be restored
         self.point_at(url)
 
@@ -116,11 +117,11 @@ class Dialer:
                 raise NotStarted(f"the client of store {self.url} is closed")
             if deadline.expired:
                 break
-        raise self.unreachable(deadline, attempts, reason)
+        raise self.unreachable(deadline.timeout_s, attempts, reason)
 
-    def unreachable(self, deadline: Deadline, attempts: int, reason: str) -> FabricError:
+    def unreachable(self, timeout_s: float, attempts: int, reason: str) -> FabricError:
         return TimedOut(
-            f"store {self.url} could not be reached within {deadline.timeout_s:g} s: tried {attempts} times, "
+            f"store {self.url} could not be reached within {timeout_s:g} s: tried {attempts} times, "
             f"last error: {reason or NO_ANSWER}; check that it runs and that the address is right"
         )
 
@@ -222,8 +223,12 @@ class Dialer:
                 if connection.incarnation != met.incarnation:
                     raise ConnectionLost(f"behind it is store {connection.incarnation}")
         except (ConnectionLost, AnswerLate) as error:
-            _log.info("store %s: its local socket on this host is of no use: %s", met.url, str(error) or "no answer")
+            if self._useless_local != met.incarnation:  # once: it is tried for every connection
+                self._useless_local = met.incarnation
+                reason = str(error) or "no answer"
+                _log.info("store %s: its local socket on this host is of no use: %s", met.url, reason)
             return None
+        self._useless_local = ""
         return connection
 
     @contextlib.contextmanager

@@ -17,6 +17,13 @@ class SessionRecords:
         self._claims: dict[str, m.RestoredClaim] = {}  # by the key of the rank
         self._ranges: dict[str, m.RestoredRange] = {}
 
+    def __str__(self) -> str:
+        """What there is, as a line of the log names it: "rank 3 of bm/ranks, 2 keys and 1 range"."""
+        ranks = [f"rank {claim.rank} of {claim.group}" for claim in self._claims.values()]
+        counts = [(len(self._ephemerals), "key"), (len(self._ranges), "range")]
+        parts = ranks + [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]
+        return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]])) or "nothing"
+
     def concern(self, request: m.Request) -> bool:
         """The request creates, changes or removes something that belongs to the session."""
         if type(request) in _BOUND_BY_KEY:

@@ -44,6 +44,7 @@ class Endpoints:
         self._user = user
         self._token = ""
         self._dialing: set[socket.socket] = set()
+        self._useless: set[Endpoint] = set()  # of which the log has said so, since they served last
         self.point_at(url)
 
     def point_at(self, url: StoreUrl) -> None:
@@ -66,8 +67,14 @@ class Endpoints:
         places = self.url.endpoints
         if places[self._first % len(places)] == endpoint:
             self._first = (self._first + 1) % len(places)
-            if len(places) > 1:
+            if len(places) > 1 and endpoint not in self._useless:
+                self._useless.add(endpoint)
                 _log.info("etcd %s:%d is of no use now; going on with %s:%d", *endpoint, *places[self._first])
+
+    def served(self, endpoint: Endpoint) -> None:
+        """It has answered: should it fail again, that is news."""
+        if endpoint in self._useless:
+            self._useless.discard(endpoint)
 
     def connect(self, endpoint: Endpoint, until: float) -> EtcdConnection:
         """ConnectionLost or AnswerLate when it does not work; NotConnected when etcd and we do not trust each other."""

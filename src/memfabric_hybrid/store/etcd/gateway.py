@@ -140,6 +140,7 @@ class Gateway:
                 raise
             self._give_back(connection)
             if answer.status == 200:
+                self.endpoints.served(endpoint)
                 return msgspec.json.decode(answer.body, type=kind, strict=False)
             complaint = raised_by(answer.status, answer.body, f"store {self.endpoints.url}")
             if not (again and isinstance(complaint, TokenExpired)):

@@ -56,6 +56,11 @@ class RankRequests:
             _check_no_plain_key(request.group, rank, name, outcome)
             scope.check_time(deadline, f"claiming a rank of {shown(request.group)}")
 
+    def free(self, request: m.FreeRanks, deadline: Deadline) -> tuple[int, ...]:
+        look = api.read(api.of_prefix(self._scope.names.ranks(request.group)))
+        claims = self._scope.transact([], [look], [], deadline).found(0)
+        return table_of(request.group, claims).free(request.group, request.capacity, request.most)
+
     def release(self, group: str, rank: int, deadline: Deadline) -> m.Done:
         scope = self._scope
         name, key = scope.names.rank(group, rank), scope.names.key(rank_key(group, rank))

@@ -2,26 +2,24 @@
 
 The thread opens the channel, hands over (takes the lease and writes what this participant owns, if etcd may lack it),
 and delivers events; it goes on with the next endpoint, or with the same one when that is back, until the participant
-closes. Every hand-over has a number, the generation: what a caller did under an older one may have been missed by the
-hand-over and must be repeated. An endpoint that is lost while another one serves is no event for the program: the lease
-lives on, and the events continue where they stopped.
+closes. What callers have to know of it is its `standing`. An endpoint that is lost while another one serves is no event
+for the program: the lease lives on, and the events continue where they stopped.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 
 from memfabric_hybrid import _native, clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, Misuse, NotConnected, failure_of
 from memfabric_hybrid.machine import callbacks, file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
-from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.dialer import pauses_s
-from memfabric_hybrid.store.client.event_channel import QUIET_LOSS_S, HeartbeatFactory
-from memfabric_hybrid.store.client.session_records import SessionRecords
+from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
+from memfabric_hybrid.store.client.loss_log import LossLog
+from memfabric_hybrid.store.client.standing import Standing
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.etcd import incarnation, lease
 from memfabric_hybrid.store.etcd.channel import Channel
@@ -55,51 +53,32 @@ class Session:
         on_session: SessionCallback | None,
     ) -> None:
         self.watch_callbacks = WatchCallbacks()
-        self.records = SessionRecords()
-        self.feed = Feed(self.check_serving)
+        self.standing = Standing(scope.gateway.endpoints)
+        self.feed = Feed(self.standing.check_serving)
         self._delivery = Delivery(scope, self.watch_callbacks, self.feed)  # the event thread's
         self._scope = scope
         self._endpoints = scope.gateway.endpoints
         self._timeout_s = heartbeat_timeout_s
         self._heartbeat_factory = heartbeat_factory
         self._on_session = on_session
-        self._changed = threading.Condition()  # guards everything below, and changes of the records
+        self._losses = LossLog(_log)
+        # Guarded by the standing's lock:
         self._thread: ServiceThread | None = None
         self._wake_fd = -1  # an eventfd: the thread has something to do, or has to end
         self._channel: Channel | None = None
         self._new_watches: list[int] = []  # that want their first snapshot
-        self._generation = 0
-        self._is_ready = False
-        self._retired = False
-        self._has_connected = False
         self._has_gap = False  # etcd cannot tell the events that follow
         self._is_lost = False  # and the program knows
-        self._lost_at: float | None = None  # until the loss was logged
-        self._attempts = 0
-        self._last_error = ""  # as text: an exception would keep frames alive
-        self._refusal: FabricError | None = None  # why further attempts are of no use to who waits; without frames
-        self._failure: str | None = None  # why the thread is not there any more
 
     # --- called by the threads of the program -----------------------------------------------------------------------
 
     def ready(self, deadline: Deadline) -> int:
         """Waits until etcd has our lease and all that is ours; the generation. TimedOut names the last error."""
-        with self._changed:
-            if self._thread is None and not self._endpoints.closing.is_set():
-                self._start_thread()
-            self._changed.wait_for(
-                lambda: self._is_ready or self._failure or self._refusal or self._endpoints.closing.is_set(),
-                deadline.remaining_s(),
-            )
-            self.check_serving()
-            if self._refusal is not None and not self._is_ready:
-                refusal, self._refusal = self._refusal, None  # whoever comes next waits for the next attempt
-                raise refusal
-            if not self._is_ready:
-                raise self._endpoints.unreachable(deadline.timeout_s, self._attempts, self._last_error)
-            return self._generation
+        return self.standing.wait(deadline, self._start)
 
-    def _start_thread(self) -> None:
+    def _start(self) -> None:
+        if self._thread is not None:
+            return
         wake_fd = file_descriptors.own(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         thread = ServiceThread(f"events of {self._endpoints.url}", self._run, self._fail)
         self._wake_fd = wake_fd  # the thread's from its start on
@@ -111,61 +90,40 @@ class Session:
             raise
         self._thread = thread
 
-    def check_serving(self) -> None:
-        """NotStarted or NotConnected once no event will come any more."""
-        if self._endpoints.closing.is_set():
-            raise self._scope.gateway.closed()
-        if self._failure is not None:
-            raise NotConnected(f"store {self._endpoints.url}: {self._failure}; uninitialise and initialise again")
-
-    def record(self, generation: int, request: m.Request, reply: m.ServerMessage) -> bool:
-        """Remember what was done. False: a hand-over came between that may have missed it; do it again."""
-        with self._changed:
-            if generation != self._generation:
-                return False
-            self.records.record(request, reply)
-            return True
-
-    def give_back(self, request: m.Request) -> bool:
-        """If the request releases something of ours: do not restore it any more, even if etcd cannot be told."""
-        with self._changed:
-            return self.records.give_back(request)
-
     def start_watch(self, number: int) -> None:
         """The thread brings the first snapshot."""
-        with self._changed:
+        with self.standing.changed:
             self._new_watches.append(number)
         self._wake()
 
     def renew(self, generation: int | None = None) -> None:
         """Hand over again; with a generation only if that is still the present one."""
-        with self._changed:
-            if generation in (None, self._generation):
-                self._is_ready = False
+        with self.standing.changed:
+            if generation in (None, self.standing.generation):
+                self.standing.is_ready = False
                 if self._channel is not None:
                     self._channel.abort()
         self._wake()
 
     @property
     def has_begun(self) -> bool:
-        return self._generation > 0
+        return self.standing.generation > 0
 
     def retire(self) -> None:
         """Do not reconnect any more: the end of the session is wanted."""
-        self._retired = True
+        self.standing.retired = True
 
     def give_up(self) -> None:
         """The endpoints are closed already: nobody waits for us any more, and the thread does not connect again."""
         self.watch_callbacks.give_up()
         self.feed.wake()
-        with self._changed:
-            self._changed.notify_all()
+        self.standing.wake()
         self._wake()
 
     def close(self, deadline: Deadline) -> None:
         """The endpoints are closed already. Joins the thread, unless called by itself."""
         self.give_up()
-        with self._changed:
+        with self.standing.changed:
             thread = self._thread
             if self._channel is not None:
                 self._channel.abort()
@@ -177,7 +135,7 @@ class Session:
 
     def abandon_after_fork(self) -> None:
         """In a forked child: there is no thread here; close our copies of the sockets."""
-        self._changed = threading.Condition()
+        self.standing.abandon_after_fork()
         self.watch_callbacks.abandon_after_fork()
         self.feed.abandon_after_fork()
         self._thread = None
@@ -189,7 +147,7 @@ class Session:
             self._channel = None
 
     def _wake(self) -> None:
-        with self._changed:
+        with self.standing.changed:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
 
@@ -197,10 +155,7 @@ class Session:
 
     def _fail(self, reason: str) -> None:
         """Without the thread nobody hears of deaths: others must not take us for a member who does."""
-        with self._changed:
-            self._failure = reason
-            self._retired = True
-            self._changed.notify_all()
+        self.standing.failed(reason)
         self.watch_callbacks.give_up()
         self.feed.wake()
         self._let_go()
@@ -214,13 +169,13 @@ class Session:
         try:
             self._serve()
         finally:
-            with self._changed:
+            with self.standing.changed:
                 os.close(self._wake_fd)
                 self._wake_fd = -1
 
     def _serve(self) -> None:
         pauses, reason = pauses_s(), ""
-        while not self._retired and not self._endpoints.closing.is_set():
+        while not self.standing.retired and not self._endpoints.closing.is_set():
             try:
                 event = self._hand_over()
             except Exception as error:
@@ -229,19 +184,15 @@ class Session:
                 self._endpoints.closing.wait(next(pauses))
                 continue
             pauses = pauses_s()
-            self._lost_at, self._is_lost = None, False
-            with self._changed:
-                self._is_ready = True
-                self._attempts, self._last_error, self._refusal = 0, "", None
-                self._changed.notify_all()
+            self._is_lost = False
             if event is not None:
-                self._report(event)
+                self._report(event)  # whoever waits for the store knows what it has lost there before it goes on
+            self._losses.back(self._endpoints.url, self.standing.is_served(event))
             reason = self._deliver_until_lost(event is not None)
             endpoint = None if self._channel is None else self._channel.endpoint
             self._let_go()
-            if not self._retired and not self._endpoints.closing.is_set():
+            if not self.standing.retired and not self._endpoints.closing.is_set():
                 _log.info("store %s: %s; connecting again", self._endpoints.url, reason)
-                self._lost_at = clock.now()
                 if endpoint is not None and len(self._endpoints.url.endpoints) > 1:
                     self._endpoints.failed(endpoint)
                     self._scope.gateway.abort_at(endpoint)
@@ -251,12 +202,13 @@ class Session:
 
         In this order: what happens after the revision that is looked at first comes as an event.
         """
-        with self._changed:
-            self._attempts += 1
+        standing = self.standing
+        standing.attempt()
+        with standing.changed:
             self._scope.rename()
         until = clock.now() + HAND_OVER_S
         life, revision = incarnation.find(self._scope, self._timeout_s, until)
-        is_first = not self._has_connected
+        is_first = not standing.was_ready
         is_kept = not is_first and lease.keep(self._scope, until)
         if not is_kept:
             lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
@@ -266,18 +218,15 @@ class Session:
             return None
         if not is_first and not self._is_lost:
             self._tell_lost("events were missed" if is_kept else "the lease was over")
-        with self._changed:
-            self._generation += 1
-            owned = self.records.restore_message(0, {})
+        with standing.changed:
+            owned = standing.hand_over(0, {})
         _native._pause_point("store.before_hand_over")
         still_there = lease.keys_of(self._scope, until) if is_kept else []
         refused = restore(self._scope, owned, still_there, Deadline(HAND_OVER_S))
-        with self._changed:
-            self.records.forget(refused)
+        standing.was_ready = True
         self._delivery.incarnation = life
         if self._has_gap:
             self._delivery.revision = revision
-        self._has_connected = True
         return SessionConnected(life) if is_first else SessionRestored(life, refused)
 
     def _open_channel(self, revision: int, until: float) -> None:
@@ -294,8 +243,8 @@ class Session:
 
     def _open_channel_after(self, revision: int, until: float) -> None:
         channel = Channel(self._scope, self._timeout_s, self._heartbeat_factory)
-        with self._changed:
-            if self._retired:
+        with self.standing.changed:
+            if self.standing.retired:
                 raise ConnectionLost("the participant is closed")
             self._channel = channel
         channel.open(revision + 1, until)
@@ -308,9 +257,9 @@ class Session:
                 self._has_gap = False
                 self.feed.gap(self._delivery.revision)
             if with_snapshots:
-                with self._changed:
+                with self.standing.changed:
                     self._new_watches = list(self.watch_callbacks.prefixes())
-            while self._is_ready and not self._endpoints.closing.is_set():
+            while self.standing.is_ready and not self._endpoints.closing.is_set():
                 self._start_watches()
                 for seen in channel.next(self._wake_fd):
                     self._delivery.deliver(seen)
@@ -326,36 +275,26 @@ class Session:
             return str(lost) or "no answer"
 
     def _start_watches(self) -> None:
-        with self._changed:
+        with self.standing.changed:
             numbers, self._new_watches = self._new_watches, []
         for number in numbers:
             self._delivery.snapshot(number, clock.now() + HAND_OVER_S)
 
     def _failed(self, error: Exception, reason: str) -> None:
-        if self._has_connected and not self._is_lost:
+        if self.standing.was_ready and not self._is_lost:
             self._tell_lost(f"{reason or 'lost'}; {error}")
-        if self._lost_at is not None and clock.now() - self._lost_at > QUIET_LOSS_S:
-            self._lost_at = None
-            _log.warning(
-                "store %s is lost for %g s (%s); copies go on, control calls wait until it is back",
-                self._endpoints.url,
-                QUIET_LOSS_S,
-                error,
-            )
-        with self._changed:
-            self._last_error = str(error)
-            if not self._has_connected and isinstance(error, (Misuse, NotConnected)):
-                self._refusal = failure_of(error.code, str(error))
-                self._changed.notify_all()
+        self._losses.still_lost(self._endpoints.url, error)
+        refusal = failure_of(error.code, str(error)) if isinstance(error, (Misuse, NotConnected)) else None
+        self.standing.attempt_failed(error, refusal)
 
     def _tell_lost(self, reason: str) -> None:
         self._is_lost = True
-        _log.info("store %s is lost: %s; connecting again", self._endpoints.url, reason)
+        self._losses.lost(self._endpoints.url, reason)
         self._report(SessionLost(reason))
 
     def _let_go(self) -> None:
-        with self._changed:
-            self._is_ready = False
+        with self.standing.changed:
+            self.standing.is_ready = False
             channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()

@@ -11,6 +11,7 @@ from memfabric_hybrid.errors import FabricError, NoResources, NotExist, TimedOut
 from memfabric_hybrid.logs import get as get_log
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store import whereabouts
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
@@ -81,12 +82,12 @@ class EtcdStore(Participant):
         self._session.ready(deadline)
         self._session.watch_callbacks.add(number, registration)
         try:
-            self._session.check_serving()
+            self._session.standing.check_serving()
             self._session.start_watch(number)
             if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
             if registration.given_up:
-                self._session.check_serving()
+                self._session.standing.check_serving()
         except BaseException:
             self._session.watch_callbacks.remove(number)
             raise
@@ -95,7 +96,9 @@ class EtcdStore(Participant):
     def update_url(self, url: StoreUrl) -> None:
         if url == self.url:
             return
+        moved_from = self.url
         self._endpoints.point_at(url)
+        _log.info("store %s has moved to %s", moved_from, url)
         self._scope.rename()
         self._gateway.abort_elsewhere()
         self._session.renew()
@@ -112,6 +115,7 @@ class EtcdStore(Participant):
         if self._closed:
             return
         self._closed = True
+        whereabouts.leave(self)
         self._session.retire()
         if self._session.has_begun:
             self._say_goodbye()
@@ -149,11 +153,11 @@ class EtcdStore(Participant):
         session = self._session
         if isinstance(request, (m.Wait, m.Gather)):
             return self._wait_for(request, deadline)
-        if not session.records.concern(request):
+        if not session.standing.records.concern(request):
             return self._do(request, deadline, incarnation, None)
         self._check_affordable(request)
-        claim = session.records.claim_of(request.key) if isinstance(request, m.Delete) else None
-        held = session.give_back(request)
+        claim = session.standing.records.claim_of(request.key) if isinstance(request, m.Delete) else None
+        held = session.standing.give_back(request)
         while True:
             generation = session.ready(deadline)
             try:
@@ -165,7 +169,7 @@ class EtcdStore(Participant):
                 if not held:
                     raise
                 reply = m.Done(0)  # released by a repetition of this request, or lost with etcd: gone, as wanted
-            if session.record(generation, request, reply):
+            if session.standing.record(generation, request, reply):
                 return reply
 
     def _do(
@@ -188,6 +192,8 @@ class EtcdStore(Participant):
                 return self._keys.read_prefix(request.prefix, deadline)
             case m.ClaimRank():
                 return m.Number(self._claim(request, deadline))
+            case m.FreeRanks():
+                return m.Ranks(self._ranks.free(request, deadline))
             case m.ReleaseRank():
                 return self._ranks.release(request.group, request.rank, deadline)
             case m.HoldRange():
@@ -230,13 +236,13 @@ class EtcdStore(Participant):
             return value
 
     def _is_claim(self, key: str) -> bool:
-        return self._session.records.claim_of(key) is not None
+        return self._session.standing.records.claim_of(key) is not None
 
     def _check_affordable(self, request: m.Request) -> None:
         if not isinstance(request, (m.Set, m.CompareAndSet)):
             return
         key, value = request.key, request.value
-        total_bytes = self._session.records.owned_bytes(key) + _size_bytes(key, value)
+        total_bytes = self._session.standing.records.owned_bytes(key) + _size_bytes(key, value)
         if total_bytes > self.max_ephemeral_bytes:
             raise NoResources(
                 f"ephemeral key {shown(key)}: the ephemeral keys of this member would hold {total_bytes} bytes, "

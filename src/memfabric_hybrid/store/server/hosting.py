@@ -6,11 +6,13 @@ asked for twice in one process is one server. Thread-safe.
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from typing import TYPE_CHECKING
 
 from memfabric_hybrid import logs
+from memfabric_hybrid.errors import NotExist
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store.url import StoreUrl
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from memfabric_hybrid.store.server.server import StoreServer
 
 PROBE_S = 1.0
+NO_STORES = "[]"  # what `cluster_status` is where none runs
 _log = logs.get(__name__)
 _servers: dict[StoreUrl, StoreServer] = {}
 _owners: dict[StoreUrl, set[str]] = {}
@@ -68,12 +71,23 @@ def release(url: StoreUrl, owner: str) -> None:
     server.stop()
 
 
-def statuses() -> list[dict[str, object]]:
-    """What each server of this process knows, as JSON can say it."""
+def release_all(owner: str) -> None:
+    """`owner` needs none of them: a member may have run the store at several places that it moved to."""
+    forks.notice()
+    with _lock:
+        owned = [url for url, owners in _owners.items() if owner in owners]
+    for url in owned:
+        release(url, owner)
+
+
+def cluster_status() -> str:
+    """What each server of this process knows, as JSON. NotExist when none runs here."""
     forks.notice()
     with _lock:
         servers = list(_servers.values())
-    return [server.status() for server in servers]
+    if not servers:
+        raise NotExist("this process runs no store: ask the one that does, or start one with create_config_store")
+    return json.dumps([server.status() for server in servers])
 
 
 def stop_all() -> None:

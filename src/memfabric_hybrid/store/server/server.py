@@ -23,7 +23,7 @@ from memfabric_hybrid.errors import NotConnected, RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store.frames import FrameError
-from memfabric_hybrid.store.limits import MAX_RANKS, MAX_REQUEST_FRAME_BYTES, MIB
+from memfabric_hybrid.store.limits import MAX_GROUP_RANKS, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import framed
 from memfabric_hybrid.store.proofs import NONCE_BYTES
@@ -31,9 +31,12 @@ from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
 from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
 from memfabric_hybrid.store.server.peer import MAX_BACKLOG_BYTES, Peer
+from memfabric_hybrid.store.server.unread import LARGE_BYTES, UnreadMessages
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.gate import Gate
 from memfabric_hybrid.store.state.machine import StoreState
+from memfabric_hybrid.store.state.next_deadline import NEVER
+from memfabric_hybrid.store.state.status import status_of
 from memfabric_hybrid.store.url import StoreUrl, parse_url
 
 if TYPE_CHECKING:
@@ -47,11 +50,10 @@ except ImportError as error:
 
 LOCAL_KEY_BYTES = 32
 STRANGERS_ALLOWED = 512  # connections that have not greeted yet, at least
-MAX_CONNECTIONS = 16 * MAX_RANKS
+MAX_CONNECTIONS = 2 * MAX_GROUP_RANKS  # a member has one for events and, now and then, others for its calls
 MAX_PARTIAL_BYTES = 128 * MIB  # of frames that are not complete yet, of all connections together
 MAX_MEMBERS_PARTIAL_BYTES = 512 * MIB  # the same when it is a member that sends
 MAX_UNREAD_BYTES = 512 * MIB  # of large answers and pushes, of all connections together
-LARGE_BYTES = MIB
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
 CLOSE_GRACE_S = 5.0  # for the last words to a connection that is being closed
@@ -85,13 +87,15 @@ class StoreServer:
         self._listeners: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop = cast(asyncio.AbstractEventLoop, None)  # set by start()
         self._thread: ServiceThread | None = None
+        self._started_at = clock.now()
         self.failure: str | None = None  # why it serves nobody any more
         self._timer: asyncio.TimerHandle | None = None
         self.tick_at = 0.0  # when the next tick is due
-        self._push_scheduled = False
+        self._push_at = NEVER  # when pushes are due next
+        self._push_timer: asyncio.Handle | None = None
         self._most = min(MAX_CONNECTIONS, file_descriptors.most_allowed())
         self._partial_bytes = 0
-        self._readers: set[ConnectionId] = set()  # who were sent much, and may not have read it
+        self._unread = UnreadMessages(shares=_uvloop_error is None and self._protection.tls is None)
         self._refusals = RateLimit()  # of lines in the log
         self.lingering: set[TlsPeer] = set()  # closed; their last words are on the way
         self._moving: set[asyncio.Task[Any]] = set()
@@ -172,11 +176,8 @@ class StoreServer:
 
     def _status(self) -> dict[str, object]:
         """On the loop."""
-        clusters = {
-            name.removesuffix("/ranks"): {"world_size": capacity, "ranks": ranks}
-            for name, (capacity, ranks) in self.tables.ranks.claimed().items()
-        }
-        return {"url": str(self.url), "incarnation": self.state.incarnation, "clusters": clusters}
+        uptime_s = round(clock.now() - self._started_at, 3)
+        return {"url": str(self.url), "uptime_s": uptime_s, **status_of(self.state)}
 
     def _add_local_socket(self) -> None:
         try:
@@ -284,23 +285,21 @@ class StoreServer:
                     if peer is not None:
                         peer.transport.write(data)
                 if len(data) > LARGE_BYTES:
-                    self._limit_unread(effect.connections)
+                    self._unread.add(len(data), effect.connections)
+                    self._limit_unread()
             elif type(effect) is Close:
                 self._close(effect)
 
-    def _limit_unread(self, connections: Sequence[ConnectionId]) -> None:
-        """Whoever asks for much and does not read it holds memory; of those who do, the slowest one goes."""
-        self._readers.update(connections)
-        unread = {number: self._unread_bytes(number) for number in self._readers}
-        self._readers = {number for number, size_bytes in unread.items() if size_bytes > LARGE_BYTES}
-        if sum(unread.values()) <= MAX_UNREAD_BYTES:
-            return
-        slowest = max(unread, key=lambda number: (not self.state.is_of_member(number), unread[number]))
-        _log.warning(
-            "store: %d bytes of answers are unread, allowed are %d; connection %d is dropped, which has %d of them",
-            sum(unread.values()), MAX_UNREAD_BYTES, slowest, unread[slowest],
-        )  # fmt: skip
-        self.peers[slowest].transport.abort()
+    def _limit_unread(self) -> None:
+        """Whoever asks for much and does not read it holds memory; of those who do, the slowest go."""
+        while (held_bytes := self._unread.held_bytes(self._unread_bytes)) > MAX_UNREAD_BYTES:
+            slowest = self._unread.slowest(self._unread_bytes, self.state.is_of_member)
+            _log.warning(
+                "store: answers of %d bytes are unread, allowed are %d; connection %d is dropped, which has %d of them",
+                held_bytes, MAX_UNREAD_BYTES, slowest, self._unread_bytes(slowest),
+            )  # fmt: skip
+            self._unread.forget(slowest)
+            self.peers[slowest].transport.abort()
 
     def _unread_bytes(self, number: ConnectionId) -> int:
         peer = self.peers.get(number)
@@ -308,18 +307,29 @@ class StoreServer:
 
     def after_events(self) -> None:
         """Pushes wait for the end of this turn of the loop: what comes in together goes out together."""
-        if self.tables.watches.pending and not self._push_scheduled:
-            self._push_scheduled = True
-            self._loop.call_soon(self._push)
+        if self.tables.watches.pending:
+            self._schedule_push(self.state.next_push)
         if self.tables.next_deadline.at < self.tick_at:
             self._arm(self.tables.next_deadline.at)
 
+    def _schedule_push(self, at: float) -> None:
+        if at >= self._push_at:
+            return
+        if self._push_timer is not None:
+            self._push_timer.cancel()
+        delay_s = at - clock.now()
+        self._push_at = at
+        self._push_timer = (
+            self._loop.call_later(delay_s, self._push) if delay_s > 0 else self._loop.call_soon(self._push)
+        )
+
     def _push(self) -> None:
-        self._push_scheduled = False
-        for effect in self.state.changes():
+        self._push_at, self._push_timer = NEVER, None
+        for effect in self.state.changes(clock.now()):
             if type(effect) is Send:
                 self._drop_slow(effect.connections)
             self.carry_out((effect,))
+        self.after_events()
 
     def _drop_slow(self, numbers: Sequence[ConnectionId]) -> None:
         for number in numbers:

@@ -47,6 +47,9 @@ class Keyspace:
         self._entries: dict[str, Entry] = {}
         self._sorted: list[str] = []
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
 

@@ -1,8 +1,9 @@
 """The store as a state machine: (event, now) → effects. No sockets, no threads, no time, no random.
 
 Events: `connected`, `disconnected`, `message`, `admit_all`, `tick`. Effects: messages, and connections to close.
-`changes()` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
-over, so that a burst costs one push. This file knows who is connected; what the store knows is in `tables.py`.
+`changes(now)` gives the pushes that are due to watchers; whoever drives the machine calls it when a burst of events is
+over, so that a burst costs one push, and again at `next_push`. This file knows who is connected; what the store knows
+is in `tables.py`.
 """
 
 from __future__ import annotations
@@ -46,12 +47,23 @@ class StoreState:
         return self.tables.next_deadline.at
 
     @property
-    def has_changes(self) -> bool:
-        return bool(self.tables.watches.pending)
+    def next_push(self) -> float:
+        """When `changes` has something to give."""
+        return self.tables.watches.due_at
 
-    def changes(self) -> list[Effect]:
-        """Pushes to watchers for everything that changed since the last call."""
-        return self.tables.changes()
+    @property
+    def request_connections(self) -> int:
+        """Connections that have greeted and are no event channels."""
+        return len(self._greeted)
+
+    @property
+    def strangers(self) -> int:
+        """Connections that are not welcomed yet, for want of a Hello or of `admit_all`."""
+        return len(self._strangers) + len(self.held_hellos)
+
+    def changes(self, now: float) -> list[Effect]:
+        """Pushes to watchers for what has changed, as far as they are due."""
+        return self.tables.changes(now)
 
     def knows(self, connection: ConnectionId) -> bool:
         """The connection has said a proper Hello."""

@@ -1,7 +1,7 @@
 """Which keys are members' and whose: nobody else writes them, whoever is connected. Pure.
 
 The members of a kind claim the ranks of the group `<kind>/ranks`. What they say about themselves stands under
-`<kind>/<object>/<rank>`, and only the session that holds that rank writes there; what they share stands under
+`<kind>/<object>/<host>/<rank>`, and only the session that holds that rank writes there; what they share stands under
 `<kind>-<anything>/…`, and only sessions with a rank of the kind write there. So one stray key cannot split a pool, and
 nobody has to guess whether a key is a member's. All other keys are anybody's.
 """
@@ -15,8 +15,9 @@ from memfabric_hybrid.store.limits import KINDS, is_kept, shown
 from memfabric_hybrid.store.state.ranks import RankTable
 
 ANY_RANK, NO_RANK = -1, -2
-GROUPS = {kind: f"{kind}/ranks" for kind in KINDS}
-_PARTS = 3  # of a key that belongs to one rank
+GROUPS = {kind: f"{kind}/ranks" for kind in KINDS}  # whose ranks are keys as well
+_RANKS = "ranks"
+_FACT_PARTS, _RANK_PARTS = 4, 3  # of keys that belong to one rank: of what it says about itself, and of the rank
 
 
 class Keeper(NamedTuple):
@@ -34,7 +35,8 @@ def keeper_of(key: str) -> Keeper | None:
     if key[len(kind)] == "-":
         return Keeper(GROUPS[kind], ANY_RANK)
     parts = key.split("/")
-    return Keeper(GROUPS[kind], _rank(parts[-1]) if len(parts) == _PARTS else NO_RANK)
+    is_one_ranks = len(parts) == (_RANK_PARTS if parts[1] == _RANKS else _FACT_PARTS)
+    return Keeper(GROUPS[kind], _rank(parts[-1]) if is_one_ranks else NO_RANK)
 
 
 def check_writer(ranks: RankTable, key: str, session: bytes, *, ephemeral: bool = True) -> None:
@@ -68,7 +70,7 @@ def _kind(name: str) -> str:
 
 def _rank(text: str) -> int:
     """As it is written by its owner, and in no other way."""
-    is_plain = text.isascii() and text.isdecimal() and len(text) <= 4 and (text == "0" or text[0] != "0")
+    is_plain = text.isascii() and text.isdecimal() and len(text) <= 5 and (text == "0" or text[0] != "0")
     return int(text) if is_plain else NO_RANK
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
 from memfabric_hybrid.store.limits import check_capacity, shown
+
+OFFER_S = 2.0  # how long a rank that somebody was told of is not the first one that others are told of
 
 
 class Claim(NamedTuple):
@@ -19,11 +22,59 @@ class Claim(NamedTuple):
 
 
 class Group(msgspec.Struct):
-    """Exists while somebody holds a rank of it; the first claim decides the capacity."""
+    """Exists while somebody holds a rank of it; the first claim decides the capacity.
+
+    Nothing here is looked through rank by rank: the ten thousandth claim costs what the first one does.
+    """
 
     capacity: int
     claims: dict[int, Claim] = msgspec.field(default_factory=dict)
+    ranks: dict[Claim, int] = msgspec.field(default_factory=dict)  # the same, by claim
     members: dict[bytes, int] = msgspec.field(default_factory=dict)  # session → how many ranks it has
+    taken_below: int = 0  # every rank below this one is taken
+    offers: dict[int, tuple[bytes, float]] = msgspec.field(default_factory=dict)  # rank → to whom, until when
+    offered: dict[bytes, int] = msgspec.field(default_factory=dict)  # the same, by session
+
+    def take(self, rank: int, claim: Claim) -> None:
+        self.claims[rank] = claim
+        self.ranks[claim] = rank
+        self.members[claim.session] = self.members.get(claim.session, 0) + 1
+        self._withdraw_offer(rank)
+        while self.taken_below in self.claims:
+            self.taken_below += 1
+
+    def release(self, rank: int) -> None:
+        claim = self.claims.pop(rank)
+        del self.ranks[claim]
+        self.members[claim.session] -= 1
+        if not self.members[claim.session]:
+            del self.members[claim.session]
+        self.taken_below = min(self.taken_below, rank)
+
+    def free(self) -> Iterator[int]:
+        """The free ranks, the lowest first."""
+        return (rank for rank in range(self.taken_below, self.capacity) if rank not in self.claims)
+
+    def offer(self, session: bytes, now: float) -> int | None:
+        """The lowest free rank that nobody else was told of just now; if there is none, the lowest.
+
+        Nobody has a right to it: it is for those who come at the same time, who would all ask for the same one. Whoever
+        has it already, and has only to be heard again by a store that was restarted, gets it.
+        """
+        if session in self.offered:
+            self._withdraw_offer(self.offered[session])
+        lowest = next(self.free(), None)
+        for rank in self.free():
+            until = self.offers[rank][1] if rank in self.offers else now
+            if until <= now:
+                self._withdraw_offer(rank)
+                self.offers[rank], self.offered[session] = (session, now + OFFER_S), rank
+                return rank
+        return lowest
+
+    def _withdraw_offer(self, rank: int) -> None:
+        if rank in self.offers:
+            del self.offered[self.offers.pop(rank)[0]]
 
 
 class RankTable:
@@ -46,7 +97,7 @@ class RankTable:
     def has(self, group: str, claim: Claim) -> bool:
         """Whether this very claim was granted before."""
         found = self._groups.get(group)
-        return found is not None and claim in found.claims.values()
+        return found is not None and claim in found.ranks
 
     def find(
         self, name: str, capacity: int, claim: Claim, wanted: int | None = None, excluded: Collection[int] = ()
@@ -61,37 +112,35 @@ class RankTable:
                 f"the members of {shown(name.removesuffix('/ranks'))} have a world size of {group.capacity}, this one "
                 f"says {capacity}; all must pass the same"
             )
-        for rank, holder in group.claims.items():
-            if holder == claim:
-                return rank
+        if claim in group.ranks:
+            return group.ranks[claim]
         if wanted is None:
-            return _lowest_free(name, group, excluded)
-        if wanted in group.claims:
+            barred = set(excluded)
+            wanted = next((rank for rank in group.free() if rank not in barred), None)
+            if wanted is None:
+                raise NoResources(
+                    f"all ranks of group {shown(name)} are taken: capacity {group.capacity}, {len(group.claims)} "
+                    f"claimed, {len(barred)} excluded by the caller; raise the world size or let members leave first"
+                )
+        elif wanted in group.claims:
             raise Duplicated(f"rank {wanted} of {shown(name.removesuffix('/ranks'))} is taken by another member")
         return wanted
+
+    def free(self, name: str, capacity: int, most: int, session: bytes = b"", now: float = 0.0) -> tuple[int, ...]:
+        """The lowest free ranks below `capacity`; before them the one that is offered to that session."""
+        check_capacity(name, capacity)
+        group = self._groups.get(name) or Group(capacity)
+        first = group.offer(session, now) if session and most > 0 else None
+        rest = (rank for rank in group.free() if rank < capacity and rank != first)
+        return tuple(itertools.islice(rest if first is None else itertools.chain([first], rest), max(0, most)))
 
     def take(self, name: str, capacity: int, rank: int, claim: Claim) -> None:
         group = self._groups.setdefault(name, Group(capacity))
         if group.claims.get(rank) != claim:  # a claim may be repeated
-            group.claims[rank] = claim
-            group.members[claim.session] = group.members.get(claim.session, 0) + 1
+            group.take(rank, claim)
 
     def release(self, name: str, rank: int) -> None:
         group = self._groups[name]
-        session = group.claims.pop(rank).session
-        group.members[session] -= 1
-        if not group.members[session]:
-            del group.members[session]
+        group.release(rank)
         if not group.claims:
             del self._groups[name]
-
-
-def _lowest_free(name: str, group: Group, excluded: Collection[int]) -> int:
-    barred = set(excluded)
-    for rank in range(group.capacity):
-        if rank not in group.claims and rank not in barred:
-            return rank
-    raise NoResources(
-        f"all ranks of group {shown(name)} are taken: capacity {group.capacity}, {len(group.claims)} claimed, "
-        f"{len(barred)} excluded by the caller; raise the world size or let members leave first"
-    )

@@ -39,7 +39,6 @@ def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[E
         effects += attempt("key", key, partial(_restore_key, tables, session, key, value))
     for held in message.ranges:
         effects += attempt("range", held.name, partial(_restore_range, tables, session, held))
-    effects += tables.changes()
     snapshots: list[Effect] = []
     for watch, prefix in message.watches.items():
         snapshots += attempt("watch", prefix, partial(_restore_watch, tables, session, watch, prefix))

@@ -55,6 +55,10 @@ class SessionTable:
     def get(self, id: bytes) -> Session | None:
         return self._sessions.get(id)
 
+    def ids(self) -> list[bytes]:
+        """Of all that live, the oldest first."""
+        return list(self._sessions)
+
     def first(self, condition: Callable[[Session], bool]) -> Session | None:
         """The oldest one of which it is true."""
         return next((session for session in self._sessions.values() if condition(session)), None)

@@ -68,6 +68,7 @@ class StoreTables:
             m.StartWatch: self._start_watch,
             m.EndWatch: self._end_watch,
             m.ClaimRank: self._claim_rank,
+            m.FreeRanks: self._free_ranks,
             m.ReleaseRank: self._release_rank,
             m.HoldRange: self._hold_range,
             m.ReleaseRange: self._release_range,
@@ -110,14 +111,14 @@ class StoreTables:
         elif entry is not None and entry.owner is not None:
             self.session(entry.owner).disown(key)
         self.keyspace.put(key, Entry(value, owner.id if owner else None, claim))
-        self.watches.note(key, value)
+        self.watches.note(key, value, self.keyspace.revision)
         return self.waiters.appeared(key, value)
 
     def remove(self, key: str) -> list[Effect]:
         entry = self.keyspace.remove(key)
         if entry is None:
             return []
-        self.watches.note(key, None)
+        self.watches.note(key, None, self.keyspace.revision)
         if entry.owner is not None:
             self.session(entry.owner).disown(key)
         if entry.claim is None:
@@ -262,7 +263,10 @@ class StoreTables:
         session = self.session(session_id)
         self.watches.check_room(session_id, request.watch)
         snapshot = self.keyspace.under(request.prefix)
-        told = self.changes()  # what happened before goes to those who watched before
+        told = [  # a session hears everything in order: what happened before comes before what is seen now
+            Send((session.connection,), m.Changed(prefix, revision, entries))
+            for prefix, revision, entries in self.watches.untold(session_id)
+        ]
         self.watches.start(session_id, request.watch, request.prefix)
         return [
             *told,
@@ -274,11 +278,11 @@ class StoreTables:
         self.watches.end(session_id, request.watch)
         return [Send((connection,), m.Done(self.keyspace.revision))]
 
-    def changes(self) -> list[Effect]:
-        """Pushes to watchers for everything that changed since the last call."""
+    def changes(self, now: float) -> list[Effect]:
+        """Pushes to watchers, as far as they are due."""
         return [
-            Send([self.session(id).connection for id in sessions], m.Changed(prefix, self.keyspace.revision, entries))
-            for prefix, sessions, entries in self.watches.drain()
+            Send([self.session(id).connection for id in sessions], m.Changed(prefix, revision, entries))
+            for prefix, sessions, revision, entries in self.watches.drain(now)
         ]
 
     # --- requests: ranks, ranges, rendezvous ------------------------------------------------------------------------
@@ -292,6 +296,12 @@ class StoreTables:
             return []
         rank, effects = self.claim(session, request, request.wanted)
         return [Send((connection,), m.Number(rank)), *effects]
+
+    def _free_ranks(
+        self, connection: ConnectionId, session_id: bytes, request: m.FreeRanks, now: float
+    ) -> list[Effect]:
+        found = self.ranks.free(request.group, request.capacity, request.most, session_id, now)
+        return [Send((connection,), m.Ranks(found))]
 
     def _release_rank(
         self, connection: ConnectionId, session_id: bytes, request: m.ReleaseRank, now: float

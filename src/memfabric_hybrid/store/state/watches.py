@@ -1,7 +1,9 @@
 """Who watches which prefix, and the changes that have not been told yet. Pure.
 
 Changes gather per prefix until `drain`, so that a burst of writes becomes one push per prefix and the same bytes serve
-every watcher of it.
+every watcher of it. A prefix that many watch is not pushed at every turn: n members that join one after the other would
+cost n² messages. After a push to n watchers the next one waits n times SPACING_S, so that all pushes together take a
+small part of the store's time, however many there are; a lone change goes out at once.
 """
 
 from __future__ import annotations
@@ -9,8 +11,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from memfabric_hybrid.errors import NoResources
 from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MAX_WATCHES
+from memfabric_hybrid.store.state.next_deadline import NEVER
+
+SPACING_S = 20e-6  # a push costs the store about a quarter of that for each watcher
+
+
+class Pending(msgspec.Struct):
+    """Changes under one prefix that not all of its watchers have been told."""
+
+    due_at: float
+    revision: int = 0  # of the newest
+    changes: dict[str, bytes | None] = msgspec.field(default_factory=dict)
 
 
 class WatchTable:
@@ -18,7 +33,13 @@ class WatchTable:
         self._prefixes: dict[bytes, dict[int, str]] = {}  # session → watch → prefix
         self._watchers: dict[str, Counter[bytes]] = {}  # prefix → session → how many watches
         self._lengths: Counter[int] = Counter()  # lengths of the watched prefixes: where to cut a changed key
-        self.pending: dict[str, dict[str, bytes | None]] = {}  # prefix → changes not told yet
+        self._spaced_until: dict[str, float] = {}  # prefix → when it may be pushed again
+        self.pending: dict[str, Pending] = {}  # by prefix
+
+    @property
+    def due_at(self) -> float:
+        """When `drain` has something to give."""
+        return min((pending.due_at for pending in self.pending.values()), default=NEVER)
 
     def check_room(self, session: bytes, watch: int) -> None:
         watches = self._prefixes.get(session, {})
@@ -48,6 +69,7 @@ class WatchTable:
         if not watchers:
             del self._watchers[prefix]
             self.pending.pop(prefix, None)
+            self._spaced_until.pop(prefix, None)
             self._lengths[len(prefix)] -= 1
             if not self._lengths[len(prefix)]:
                 del self._lengths[len(prefix)]
@@ -60,20 +82,35 @@ class WatchTable:
     def of(self, session: bytes) -> dict[int, str]:
         return self._prefixes.get(session, {})
 
-    def note(self, key: str, value: bytes | None) -> None:
+    def note(self, key: str, value: bytes | None, revision: int) -> None:
         """A key changed (None: it is gone)."""
         for length in self._lengths:
             prefix = key[:length]
             if prefix in self._watchers:
-                self.pending.setdefault(prefix, {})[key] = value
+                pending = self.pending.get(prefix)
+                if pending is None:
+                    pending = self.pending[prefix] = Pending(self._spaced_until.get(prefix, 0.0))
+                pending.changes[key] = value
+                pending.revision = revision
 
-    def drain(self) -> Iterator[tuple[str, list[bytes], dict[str, bytes | None]]]:
-        """(prefix, sessions, changes), each small enough for one push."""
-        pending, self.pending = self.pending, {}
-        for prefix, changes in pending.items():
+    def drain(self, now: float) -> Iterator[tuple[str, list[bytes], int, dict[str, bytes | None]]]:
+        """(prefix, sessions, revision, changes) of what is due, each small enough for one push."""
+        due = [prefix for prefix, pending in self.pending.items() if pending.due_at <= now]
+        for prefix in due:
+            pending = self.pending.pop(prefix)
             sessions = list(self._watchers[prefix])
-            for part in _parts(changes):
-                yield prefix, sessions, part
+            self._spaced_until[prefix] = now + len(sessions) * SPACING_S
+            for part in _parts(pending.changes):
+                yield prefix, sessions, pending.revision, part
+
+    def untold(self, session: bytes) -> Iterator[tuple[str, int, dict[str, bytes | None]]]:
+        """(prefix, revision, changes) of what that session watches and may not have been told. It stays pending."""
+        if self.pending:
+            for prefix in dict.fromkeys(self._prefixes.get(session, {}).values()):
+                pending = self.pending.get(prefix)
+                if pending is not None:
+                    for part in _parts(pending.changes):
+                        yield prefix, pending.revision, part
 
 
 def _parts(changes: dict[str, bytes | None]) -> Iterator[dict[str, bytes | None]]:

@@ -1,0 +1,33 @@
+"""The event channel at the place that the store has moved away from: kept open and silent for a while.
+
+Participants are told of a move one after the other. Those who have not heard of it yet still ask the store at the old
+place, if that is still there, and it takes whoever closes its channel for gone at once. Silence is given one heartbeat
+time-out, as long as those at the new place wait for who is not there yet. The event thread's only.
+"""
+
+from __future__ import annotations
+
+from memfabric_hybrid import clock
+from memfabric_hybrid.store.client.connection import FOREVER, Connection
+
+
+class LeftBehind:
+    def __init__(self, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._connection: Connection | None = None
+        self.until = FOREVER  # when it is to be closed
+
+    def keep(self, connection: Connection) -> None:
+        """In the place of an earlier one."""
+        self.close()
+        self._connection, self.until = connection, clock.now() + self._silence_s
+
+    def close_if_due(self) -> None:
+        if clock.now() >= self.until:
+            self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        self.until = FOREVER
+        if connection is not None:
+            connection.close()
