@@ -9,7 +9,7 @@ namespace memfabric {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5458'464d;  // "MFXT"
-constexpr std::uint16_t kVersion = 3;
+constexpr std::uint16_t kVersion = 4;
 
 enum class Kind : std::uint16_t {
     Hello = 1,
@@ -196,7 +196,7 @@ Bytes encode(const Connect& connect) {
     return writer.raw(connect.target).raw(connect.secret).finish();
 }
 
-Bytes encode(const Connected&) { return Writer(Kind::Connected).finish(); }
+Bytes encode(const Connected& connected) { return Writer(Kind::Connected).number(connected.number).finish(); }
 
 Bytes encode(const Notified& notified) {
     Writer writer(Kind::Notified);
@@ -315,8 +315,10 @@ std::optional<Connect> decode_connect(std::span<const char> frame) {
 }
 
 std::optional<Connected> decode_connected(std::span<const char> frame) {
-    const std::optional<Reader> reader = payload_of(frame, Kind::Connected);
-    return reader && reader->whole() ? std::optional<Connected>(Connected{}) : std::nullopt;
+    std::optional<Reader> reader = payload_of(frame, Kind::Connected);
+    if (!reader) return std::nullopt;
+    const Connected connected{reader->number<std::uint64_t>()};
+    return reader->whole() ? std::optional(connected) : std::nullopt;
 }
 
 std::optional<Notify> decode_notify(std::span<const char> frame) {

@@ -102,7 +102,9 @@ struct Connect {
     Secret secret;
 };
 
-struct Connected {};
+struct Connected {
+    std::uint64_t number;  // of the connection, as the target counts them
+};
 
 struct Notify {
     std::uint64_t number;  // of the initiator's choice; the answer repeats it

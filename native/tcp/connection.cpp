@@ -44,6 +44,7 @@ int Connection::begin_connecting() {
                         {}};
     if (!socket.fd) return errno;
     set_data_options(socket.fd.get());
+    forget_unsent(socket.fd.get());
     if (target_.identity != nullptr) {
         socket.tls = tls::Stream::open(target_.identity->context(), socket.fd.get(), tls::Role::Client);
         if (socket.tls == nullptr) return ENOMEM;
@@ -122,8 +123,9 @@ bool Connection::hear_answer() {
     if (completeness_now == Completeness::Incomplete) return true;
     if (const std::optional<Refused> refused = decode_refused(answer_)) {
         fail("refused: " + refused->reason);
-    } else if (decode_connected(answer_)) {
+    } else if (const std::optional<Connected> connected = decode_connected(answer_)) {
         state_ = State::Ready;
+        number_ = connected->number;
         answer_.clear();
     } else {
         fail("gave no answer that this version understands");

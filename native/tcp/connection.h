@@ -46,6 +46,8 @@ public:
     int fd() const { return channel_.fd(); }
     Channel& channel() { return channel_; }
     const std::string& failure() const { return failure_; }  // once Failed
+    const Target& target() const { return target_; }
+    std::uint64_t number() const { return number_; }  // what the target calls it, once Ready
     std::uint64_t next_sequence() { return ++sequence_; }
     std::uint32_t next_move() { return ++move_; }
 
@@ -66,6 +68,7 @@ private:
     Channel channel_;
     Bytes answer_;  // as far as it has come
     std::string failure_;
+    std::uint64_t number_ = 0;
     std::uint64_t sequence_ = 0;  // of the last request
     std::uint32_t move_ = 0;      // the last one
 };

@@ -6,12 +6,14 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "tcp/given_up.h"
 #include "tcp/socket.h"
 
 namespace memfabric::tcp {
@@ -29,7 +31,11 @@ std::string hexadecimal_address(std::uint64_t address) {
 }  // namespace
 
 Lane::Lane(std::unique_ptr<Connection> connection, Direction direction, Cutter& cutter)
-    : connection_(std::move(connection)), direction_(direction), cutter_(cutter), move_(connection_->next_move()) {}
+    : connection_(std::move(connection)),
+      direction_(direction),
+      cutter_(cutter),
+      move_(connection_->next_move()),
+      given_up_(GivenUp::process().of(connection_->target().connect.target)) {}
 
 bool Lane::done() const {
     if (broken_) return true;
@@ -79,14 +85,38 @@ bool Lane::send_some() {
 // The next request, if there is one and it may be sent.
 bool Lane::ask() {
     if (stopping_ || asked_.size() >= kMostAsked || cutter_.exhausted()) return false;
-    Asked& asked = asked_.emplace_back();
-    cutter_.next(asked.part);
-    asked.sequence = connection_->next_sequence();
-    if (asked.part.is_check) ++unanswered_checks_;
     further_.clear();
-    for (const Piece& piece : asked.part.pieces) further_.push_back({remote_of(direction_, piece), piece.size_bytes});
+    if (fenced_ != given_up_.size()) {
+        ask_for_fence();
+        return true;
+    }
+    Cutter::Part& part = asked_.emplace_back().part;
+    cutter_.next(part);
+    if (part.is_check) ++unanswered_checks_;
+    for (const Piece& piece : part.pieces) further_.push_back({remote_of(direction_, piece), piece.size_bytes});
+    send_request(part.is_check ? Operation::Check : write() ? Operation::Write : Operation::Read);
+    if (write() && !part.is_check) {
+        for (const Piece& piece : part.pieces) out_.add(piece.source, piece.size_bytes);
+    }
+    return true;
+}
+
+// Not waited for: the target does everything in its order.
+void Lane::ask_for_fence() {
+    const std::span<const std::uint64_t> left = std::span(given_up_).subspan(fenced_);
+    const std::span<const std::uint64_t> numbers = left.first(std::min<std::size_t>(left.size(), kMostPieces));
+    fenced_ += numbers.size();
+    asked_.emplace_back().fenced = numbers;
+    for (const std::uint64_t number : numbers) further_.push_back({number, 0});
+    send_request(Operation::Fence);
+}
+
+// The last of asked_, about the further_ pieces.
+void Lane::send_request(Operation operation) {
+    Asked& asked = asked_.back();
+    asked.sequence = connection_->next_sequence();
     request_ = {};
-    request_.operation = asked.part.is_check ? Operation::Check : write() ? Operation::Write : Operation::Read;
+    request_.operation = operation;
     request_.piece_count = static_cast<std::uint32_t>(further_.size());
     request_.move = move_;
     request_.sequence = asked.sequence;
@@ -95,10 +125,6 @@ bool Lane::ask() {
     out_.clear();
     out_.add(&request_, sizeof request_);
     out_.add(further_.data() + 1, (further_.size() - 1) * sizeof(RemotePiece));
-    if (write() && !asked.part.is_check) {
-        for (const Piece& piece : asked.part.pieces) out_.add(piece.source, piece.size_bytes);
-    }
-    return true;
 }
 
 // Where the next answer goes. The bytes of a read can be received with it if no other answer can come behind a refusal.
@@ -106,7 +132,7 @@ void Lane::expect_reply() {
     in_.clear();
     in_.add(&reply_, sizeof reply_);
     expecting_ = Expecting::Reply;
-    payload_is_attached_ = !write() && !asked_.front().part.is_check && asked_.size() == 1 && out_.left_bytes() == 0 &&
+    payload_is_attached_ = !write() && asked_.front().moves() && asked_.size() == 1 && out_.left_bytes() == 0 &&
                            (stopping_ || cutter_.exhausted());
     if (!payload_is_attached_) return;
     for (const Piece& piece : asked_.front().part.pieces) in_.add(piece.target, piece.size_bytes);
@@ -172,6 +198,9 @@ void Lane::take_payload() {
 
 void Lane::answered() {
     if (asked_.front().part.is_check) --unanswered_checks_;
+    if (const auto fenced = asked_.front().fenced; !fenced.empty()) {
+        GivenUp::process().settle(connection_->target().connect.target, fenced);
+    }
     asked_.pop_front();
     expecting_ = Expecting::Nothing;
 }
@@ -193,6 +222,7 @@ void Lane::refuse(Verdict verdict, std::uint32_t piece) {
 
 // The error of a system call; 0 is the peer's end.
 void Lane::lose(int error) {
+    ended_by_target_ = error == 0 || error == ECONNRESET;
     if (giving_up_ && error == 0) return end(Status::NotStarted, "it was ended early");
     if (error == EFAULT) {
         connection_->fail("was given up");
@@ -208,8 +238,7 @@ void Lane::end(Status status, const std::string& reason) {
         status_ = status;
         reason_ = reason;
     }
-    may_have_touched_more_ |=
-        write() ? !asked_.empty() && !asked_.back().part.is_check : expecting_ == Expecting::Payload;
+    may_have_touched_more_ |= write() ? !asked_.empty() && asked_.back().moves() : expecting_ == Expecting::Payload;
 }
 
 void Lane::cancel() {
@@ -227,6 +256,11 @@ void Lane::cancel() {
     }
 }
 
-std::unique_ptr<Connection> Lane::take_connection() { return broken_ || giving_up_ ? nullptr : std::move(connection_); }
+std::unique_ptr<Connection> Lane::take_connection() {
+    if (!broken_ && !giving_up_ && asked_.empty()) return std::move(connection_);
+    const bool bytes_may_come = write() && !ended_by_target_ && std::ranges::any_of(asked_, &Asked::moves);
+    if (bytes_may_come) GivenUp::process().add(connection_->target().connect.target, connection_->number());
+    return nullptr;
+}
 
 }  // namespace memfabric::tcp

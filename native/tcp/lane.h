@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ namespace memfabric::tcp {
 // memory of the move's pieces, what it sends comes straight from there.
 class Lane {
 public:
+    // What was given up towards this target before is fenced off first.
     Lane(std::unique_ptr<Connection> connection, Direction direction, Cutter& cutter);
 
     bool advance();  // true if something was moved or has changed
@@ -44,19 +46,24 @@ public:
     std::size_t moved_bytes() const { return moved_bytes_; }
     bool may_have_touched_more() const { return may_have_touched_more_; }
     const RemoteExtent& refused() const { return refused_; }
-    // For the next move; nothing if it is no good any more.
+    // For the next move; nothing if it is no good any more. A write that has not been answered is given up then.
     std::unique_ptr<Connection> take_connection();
 
 private:
     struct Asked {
         std::uint64_t sequence = 0;
         Cutter::Part part;
+        std::span<const std::uint64_t> fenced;  // of a fence, which has no part
+
+        bool moves() const { return part.size_bytes != 0; }
     };
     enum class Expecting : std::uint8_t { Nothing, Reply, Payload };
 
     bool send_some();
     bool receive_some();
     bool ask();
+    void ask_for_fence();
+    void send_request(Operation operation);
     void expect_reply();
     bool take_reply();
     void take_payload();
@@ -69,7 +76,9 @@ private:
     std::unique_ptr<Connection> connection_;
     const Direction direction_;
     Cutter& cutter_;
-    const std::uint32_t move_;  // its number on the connection
+    const std::uint32_t move_;                   // its number on the connection
+    const std::vector<std::uint64_t> given_up_;  // connections whose bytes must not come any more
+    std::size_t fenced_ = 0;                     // so many of them were told to the target
     std::size_t unanswered_checks_ = 0;
     std::deque<Asked> asked_;  // and not answered, oldest first
     Request request_;
@@ -83,6 +92,7 @@ private:
     bool stopping_ = false;   // no new requests
     bool giving_up_ = false;  // the connection ends with what was sent
     bool broken_ = false;
+    bool ended_by_target_ = false;  // nothing of it moves there any more
     Status status_ = Status::Ok;
     std::string reason_;
     RemoteExtent refused_;

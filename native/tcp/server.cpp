@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/last_error.h"
+#include "tcp/fence.h"
 #include "tcp/socket.h"
 
 namespace memfabric::tcp {
@@ -61,11 +62,12 @@ std::string Server::hand_over(const Connect& connect, Endpoint& endpoint, Link& 
     if (link.has_unread()) return "it speaks before it was let in";
     ServerThread* thread = nullptr;
     if (choose_thread(thread) != Status::Ok) return take_last_error();
-    if (link.send(encode(Connected{})) != Sending::Sent) return "it does not listen";
+    auto fence = std::make_unique<Fence>(found->second.exposure.get());
+    if (link.send(encode(Connected{fence->number()})) != Sending::Sent) return "it does not listen";
     Channel channel(endpoint.release(link));
     if (!channel) return "";  // it has gone
     set_data_options(channel.fd());
-    thread->adopt(std::make_unique<ServerConnection>(std::move(channel), found->second.exposure));
+    thread->adopt(std::make_unique<ServerConnection>(std::move(channel), found->second.exposure, std::move(fence)));
     return "";
 }
 
@@ -97,15 +99,18 @@ std::size_t Server::threads() const {
 void Server::before_fork() {
     mutex_.lock();
     for (const auto& thread : threads_) thread->hold();
+    Fence::before_fork();
 }
 
 void Server::after_fork() {
+    Fence::after_fork();
     for (const auto& thread : threads_) thread->let_go();
     mutex_.unlock();
 }
 
 // The parent serves its own. Their sockets must not stay open here: peers would not see them end.
 void Server::begin_in_child() {
+    Fence::after_fork();
     for (const auto& thread : threads_) thread->abandon_in_child();
     threads_.clear();
     exposed_.clear();

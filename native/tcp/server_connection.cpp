@@ -20,8 +20,11 @@ constexpr std::size_t kTurnBytes = std::size_t{4} << 20;          // then it is 
 
 }  // namespace
 
-ServerConnection::ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure)
-    : channel_(std::move(channel)), exposure_(std::move(exposure)) {}
+ServerConnection::ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure,
+                                   std::unique_ptr<Fence> fence)
+    : channel_(std::move(channel)), exposure_(std::move(exposure)), fence_(std::move(fence)) {
+    fence_->guard_socket(channel_.fd());
+}
 
 ServerConnection::Turn ServerConnection::advance() {
     turn_bytes_ = 0;
@@ -90,6 +93,13 @@ ServerConnection::Step ServerConnection::read_request() {
 
 ServerConnection::Step ServerConnection::read_pieces() {
     if (const Step step = fill((pieces_.size() - 1) * sizeof(RemotePiece)); step != Step::Done) return step;
+    if (request_.operation == Operation::Fence) {
+        Fence::raise(exposure_.get(), pieces_);
+        payload_.clear();
+        bad_piece_ = 0;
+        begin_reply(Verdict::Done);
+        return Step::Done;
+    }
     if (!accept_pieces()) return Step::End;
     verdict_ = Verdict::Done;
     bad_piece_ = 0;
@@ -153,6 +163,7 @@ ServerConnection::Step ServerConnection::receive_payload() {
     while (payload_.left_bytes() != 0) {
         PausePoint::reach("tcp.server.receive");
         const rcu::ReadGuard guard;
+        if (fence_->raised()) return Step::End;
         if (!is_exposed()) {
             give_up(verdict_);
             return Step::Done;

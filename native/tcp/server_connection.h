@@ -12,13 +12,14 @@
 
 #include "tcp/channel.h"
 #include "tcp/exposure.h"
+#include "tcp/fence.h"
 #include "tcp/vectors.h"
 #include "tcp/wire.h"
 
 namespace memfabric::tcp {
 
 // Thread contract: one thread, the server's. Memory is touched inside a rcu::ReadGuard around one system call, after a
-// look at the exposure: whoever takes it away waits for a moment, however slow the network is.
+// look at the fence and at the exposure: whoever takes it away waits for a moment, however slow the network is.
 class ServerConnection {
 public:
     enum class Turn : std::uint8_t {
@@ -27,7 +28,7 @@ public:
         End,      // the peer has gone, or makes no sense
     };
 
-    ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure);
+    ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure, std::unique_ptr<Fence> fence);
 
     Turn advance();
 
@@ -61,6 +62,7 @@ private:
 
     Channel channel_;
     const std::shared_ptr<const Exposure> exposure_;
+    const std::unique_ptr<Fence> fence_;  // behind the channel: it knows the socket
     State state_ = State::Request;
     Request request_;
     std::vector<RemotePiece> pieces_;

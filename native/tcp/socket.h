@@ -20,6 +20,13 @@ inline void set_data_options(int fd) {
     keep_alive(fd);
 }
 
+// Closing it ends it at once, however it is closed: the kernel does not go on sending for somebody who has given up or
+// died.
+inline void forget_unsent(int fd) {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 // Whether a system call that failed has only nothing to do at the moment.
 inline bool would_block() { return errno == EAGAIN || errno == EINTR; }
 

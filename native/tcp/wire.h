@@ -5,6 +5,7 @@
 //   check   Request, further pieces            →   Reply: may all of it be touched?
 //   write   Request, further pieces, payload   →   Reply
 //   read    Request, further pieces            →   Reply, and if it says that bytes follow: payload, ReadEnd
+//   fence   Request, further pieces            →   Reply: the connections of these numbers move nothing any more
 //
 // A move that needs several requests is checked first, as a whole: once a request of it was refused, all later ones
 // are.
@@ -26,7 +27,7 @@ static_assert(std::endian::native == std::endian::little, "frames are sent as th
 inline constexpr std::uint32_t kMostPieces = 1000;
 inline constexpr std::uint64_t kMostPayloadBytes = std::uint64_t{2} << 20;
 
-enum class Operation : std::uint32_t { Read = 1, Write = 2, Check = 3 };
+enum class Operation : std::uint32_t { Read = 1, Write = 2, Check = 3, Fence = 4 };
 
 enum class Verdict : std::uint32_t {
     Done = 0,
@@ -35,7 +36,7 @@ enum class Verdict : std::uint32_t {
 };
 
 struct RemotePiece {
-    std::uint64_t address;
+    std::uint64_t address;  // of a fence: the number of a connection
     std::uint64_t size_bytes;
 };
 
@@ -75,7 +76,9 @@ static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyabl
 // The header alone; its pieces are looked at when they are there.
 inline bool is_well_formed(const Request& request) {
     if (request.magic != Request::kMagic || request.piece_count == 0 || request.piece_count > kMostPieces) return false;
-    if (request.operation == Operation::Check) return request.payload_bytes == 0;
+    if (request.operation == Operation::Check || request.operation == Operation::Fence) {
+        return request.payload_bytes == 0;
+    }
     return (request.operation == Operation::Read || request.operation == Operation::Write) &&
            request.payload_bytes != 0 && request.payload_bytes <= kMostPayloadBytes;
 }

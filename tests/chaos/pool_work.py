@@ -128,12 +128,18 @@ class PoolWork(Work):
     def address(self, rank: int, writer: int, lane: int, offset: int = 0) -> int:
         return self._home.pool.peer_rank_ptr(rank, HOST) + lane_offset(writer, lane) + offset
 
+    def stay(self) -> int | None:
+        """Which of its stays in the pool this member is at; none while it is away."""
+        departures = self._home.departures
+        return None if self._home.away else departures
+
     def call(self, kind: str, function: Callable[[], int]) -> int:
-        """Copies may say that the pool has not joined only if it has left."""
-        home = self._home
-        was_away, departures = home.away, home.departures
+        return self.call_in(self.stay(), kind, function)
+
+    def call_in(self, stay: int | None, kind: str, function: Callable[[], int]) -> int:
+        """What was asked for in a stay may say that the pool has not joined only if that stay has ended."""
         code = self.calls.make(kind, self.limit_s, self.allowed, function)
-        if code == -2003 and not was_away and departures == home.departures:
+        if code == -2003 and stay is not None and stay == self._home.departures:
             self.calls.violation(f"{kind} returned -2003, but the pool has joined: {self.calls.sentence}")
         return code
 
@@ -270,6 +276,7 @@ class PoolWork(Work):
         place = self.address(rank, self._home.slot, self._lane)
         stream = int(self._stream) if flags == ON_STREAM else 0
         submitted = True
+        stay = self.stay()  # a copy that ends with it says so when it is waited for, maybe in the next one
         for number in range(pieces):
             source, target = data.ctypes.data + number * piece, place + number * piece
             submitted &= self.copy(
@@ -277,8 +284,8 @@ class PoolWork(Work):
                 rank,
                 lambda s=source, t=target: self._home.pool.copy_data(s, t, piece, H2G, flags, stream),  # type: ignore[misc]
             )
-        worked = self.call(kind, wait) == 0
+        worked = self.call_in(stay, kind, wait) == 0
         if flags == ON_STREAM:  # the object's wait tells of it as well
-            self.call("pool wait", lambda: self._home.pool.wait())
+            self.call_in(stay, "pool wait", lambda: self._home.pool.wait())
         if submitted and worked:
             self.compare(kind, slot, (rank, life), place, data[: piece * pieces])

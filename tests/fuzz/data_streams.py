@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from fuzz import data_wire
-from fuzz.data_wire import CHECK, READ, WRITE, Region
+from fuzz.data_wire import CHECK, FENCE, READ, WRITE, Region
 
 SIZES = (1, 8, 64, 100, 512, 4096)
 NUMBERS = (0, 1, 2, 3, 47, 999, 1000, 1001, 1 << 20, (2 << 20) + 1, 1 << 31, (1 << 32) - 1)
@@ -39,7 +39,7 @@ class Streams:
 
     def _request(self, number: int) -> bytes:
         rng = self._rng
-        operation = rng.choice((READ, WRITE, WRITE, CHECK))
+        operation = rng.choice((READ, READ, WRITE, WRITE, WRITE, WRITE, CHECK, CHECK, FENCE))
         pieces = [self._piece() for _ in range(rng.choice((1, 1, 1, 2, 3, 20)))]
         if rng.random() < 0.25:
             pieces[rng.randrange(len(pieces))] = self._stray_piece()

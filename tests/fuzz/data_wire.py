@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 FRAME = struct.Struct("<IHHI")
-FRAME_MAGIC, FRAME_VERSION = 0x5458464D, 3
+FRAME_MAGIC, FRAME_VERSION = 0x5458464D, 4
 HELLO, WELCOME, REFUSED, CONNECT, CONNECTED, ATTACH_REMOTE, ACCEPTED_REMOTE = 1, 2, 5, 8, 9, 10, 11
 
 REQUEST = struct.Struct("<IIIIQQQQ")  # magic, operation, pieces, move, sequence, payload bytes, first piece
@@ -20,7 +20,7 @@ PIECE = struct.Struct("<QQ")
 REPLY = struct.Struct("<IIIIQQQ")  # magic, verdict, piece, reserved, sequence, payload bytes, moved bytes
 READ_END = struct.Struct("<II")
 REQUEST_MAGIC, REPLY_MAGIC = 0x5152464D, 0x5052464D
-READ, WRITE, CHECK = 1, 2, 3
+READ, WRITE, CHECK, FENCE = 1, 2, 3, 4
 DONE, NOT_EXPOSED = 0, 1
 MOST_PIECES = 1000
 MOST_PAYLOAD_BYTES = 2 << 20
@@ -33,7 +33,7 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 def request(
     operation: int, pieces: Sequence[tuple[int, int]], payload: bytes = b"", *, move: int = 1, sequence: int = 1
 ) -> bytes:
-    size = 0 if operation == CHECK else sum(size for _, size in pieces)
+    size = 0 if operation in (CHECK, FENCE) else sum(size for _, size in pieces)
     head = REQUEST.pack(REQUEST_MAGIC, operation, len(pieces), move, sequence, size, *pieces[0])
     return head + b"".join(PIECE.pack(*piece) for piece in pieces[1:]) + payload
 
@@ -95,6 +95,9 @@ class Twin:
                 return Outcome(bytes(answer), False, requests, False)
             pieces = [(first[0], first[1]), *PIECE.iter_unpack(left[: (count - 1) * PIECE.size])]
             left = left[(count - 1) * PIECE.size :]
+            if operation == FENCE:  # of connections that nobody has
+                answer += REPLY.pack(REPLY_MAGIC, DONE, 0, 0, sequence, 0, 0)
+                continue
             if not _add_up(operation, pieces, size):
                 return Outcome(bytes(answer), True, requests, False)
             verdict, bad = self._judge(pieces) if move == 0 or move != refused_move else (NOT_EXPOSED, 0)
@@ -145,7 +148,7 @@ class Twin:
 def _is_well_formed(magic: int, operation: int, count: int, size: int) -> bool:
     if magic != REQUEST_MAGIC or not 1 <= count <= MOST_PIECES:
         return False
-    if operation == CHECK:
+    if operation in (CHECK, FENCE):
         return size == 0
     return operation in (READ, WRITE) and 1 <= size <= MOST_PAYLOAD_BYTES
 

@@ -14,7 +14,7 @@ import memfabric_hybrid as mf
 from support import campaigns
 
 HEADER = struct.Struct("<IHHI")
-MAGIC, VERSION = 0x5458464D, 3
+MAGIC, VERSION = 0x5458464D, 4
 SEEDS = (
     HEADER.pack(MAGIC, VERSION, 1, 0),
     HEADER.pack(MAGIC, VERSION, 3, 33) + bytes(33),

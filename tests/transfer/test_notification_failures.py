@@ -20,7 +20,7 @@ from support.workers import Cluster
 Workers = Callable[..., AbstractContextManager[Cluster]]
 OP_TYPES = [mf.TransDataOpType.SDMA, mf.TransDataOpType.HOST_TCP]
 HEADER = struct.Struct("<IHHI")
-MAGIC, VERSION = 0x5458464D, 3
+MAGIC, VERSION = 0x5458464D, 4
 HELLO, ATTACH_REMOTE, ACCEPTED_REMOTE, NOTIFY, NOTIFIED = 1, 10, 11, 12, 13
 
 

@@ -28,7 +28,7 @@ import encodings.idna, fcntl, os, socket, struct, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 port = int(sys.argv[1])
 with socket.create_connection(("127.0.0.1", port)) as caller:
-    caller.sendall(struct.pack("<IHHI", 0x5458464D, 3, 1, 0))
+    caller.sendall(struct.pack("<IHHI", 0x5458464D, 4, 1, 0))
     frame = caller.recv(4096)
 magic, version, kind, length = struct.unpack("<IHHI", frame[:12])
 assert kind == 2, kind
@@ -44,7 +44,7 @@ fcntl.fcntl(page, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
     link.connect(b"\\0" + texts[1])
     body = secret + bytes(16) + b"\\0"
-    socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 3, 3, len(body)) + body], [page])
+    socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 4, 3, len(body)) + body], [page])
     answer, fds, _, _ = socket.recv_fds(link, 4096, 4)
     kind = struct.unpack("<IHHI", answer[:12])[2]
     print(kind, len(fds), answer[13:].decode() if kind == 5 else "")
@@ -98,7 +98,7 @@ def test_a_wrong_secret_is_refused(engine: mf.TransferEngine) -> None:
         link.settimeout(10)
         body = bytes(32) + b"\0"
         page = os.memfd_create("epochs")
-        socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 3, 3, len(body)) + body], [page])
+        socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 4, 3, len(body)) + body], [page])
         os.close(page)
         answer, fds, _, _ = socket.recv_fds(link, 4096, 4)
         assert struct.unpack("<IHHI", answer[:12])[2] == 5
@@ -108,7 +108,7 @@ def test_a_wrong_secret_is_refused(engine: mf.TransferEngine) -> None:
 
 def unix_name(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port)) as caller:
-        caller.sendall(struct.pack("<IHHI", 0x5458464D, 3, 1, 0))
+        caller.sendall(struct.pack("<IHHI", 0x5458464D, 4, 1, 0))
         payload = caller.recv(4096)[12:]
     payload = payload[1 + payload[0] :]
     return payload[1 : 1 + payload[0]]
@@ -116,7 +116,7 @@ def unix_name(port: int) -> bytes:
 
 def test_a_page_that_could_shrink_is_refused(engine: mf.TransferEngine) -> None:
     with socket.create_connection(("127.0.0.1", engine.get_rpc_port())) as caller:
-        caller.sendall(struct.pack("<IHHI", 0x5458464D, 3, 1, 0))
+        caller.sendall(struct.pack("<IHHI", 0x5458464D, 4, 1, 0))
         secret = caller.recv(4096)[-16:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
         link.connect(b"\0" + unix_name(engine.get_rpc_port()))
@@ -124,7 +124,7 @@ def test_a_page_that_could_shrink_is_refused(engine: mf.TransferEngine) -> None:
         page = os.memfd_create("epochs", os.MFD_ALLOW_SEALING)
         os.ftruncate(page, 4096 * 64 + 64)
         body = secret + bytes(16) + b"\0"
-        socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 3, 3, len(body)) + body], [page])
+        socket.send_fds(link, [struct.pack("<IHHI", 0x5458464D, 4, 3, len(body)) + body], [page])
         os.close(page)
         answer, fds, _, _ = socket.recv_fds(link, 4096, 4)
         assert struct.unpack("<IHHI", answer[:12])[2] == 5

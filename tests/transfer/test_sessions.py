@@ -278,7 +278,7 @@ def test_what_is_no_engine(engine: mf.TransferEngine) -> None:
             connection.recv(100)
             connection.sendall(answer)
 
-    header = struct.pack("<IHHI", 0x5458464D, 3, 2, 4)
+    header = struct.pack("<IHHI", 0x5458464D, 4, 2, 4)
     for answer in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", header + b"xxxx", header[:8], b"\0" * 100):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             thread = threading.Thread(target=serve, args=(listener, answer))
@@ -298,7 +298,7 @@ def test_another_host_is_reached_only_if_the_network_is_allowed() -> None:
         with connection:
             connection.recv(100)
             payload = b"".join(bytes([len(text)]) + text for text in (b"elsewhere/1", b"x")) + bytes(32)
-            connection.sendall(struct.pack("<IHHI", 0x5458464D, 3, 2, len(payload)) + payload)
+            connection.sendall(struct.pack("<IHHI", 0x5458464D, 4, 2, len(payload)) + payload)
 
     with mf.TransferEngine() as engine, socket.create_server(("127.0.0.1", 0)) as listener:
         assert engine.initialize(None, "127.0.0.1:0", "Decode", 0, mf.TransDataOpType.HOST_SHM) == 0

@@ -65,8 +65,9 @@ void smem_destroy_config_store(const char* storeUrl);
 /*
  * What the stores of this process know, as JSON: [{"url": …, "clusters": {…}, …}, …]; docs/interface.md, section 4,
  * lists all of it. `*size` is the room in `status` before the call and the size of the text with its NUL after it.
- * SMEM_BUFFER_TOO_SMALL if it does not fit (`status` may be NULL to ask for the size); SMEM_NOT_EXIST and "[]" if this
- * process runs no store; SMEM_INVALID_PARAM if `size` is NULL.
+ * SMEM_BUFFER_TOO_SMALL if it does not fit (`status` may be NULL to ask for the size, which changes as members come and
+ * time goes by: bring a little more room, or ask again); SMEM_NOT_EXIST and "[]" if this process runs no store;
+ * SMEM_INVALID_PARAM if `size` is NULL.
  */
 int32_t smem_config_store_get_cluster_status(char* status, size_t* size);
 
