@@ -4,10 +4,11 @@ The hosts are two network namespaces of this machine with a cable between them (
 same shapes from 512 MiB of its own into 512 MiB over there; the drivers take turns, each figure is the best round's
 median.
 
-    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers] [--tls]
+    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers] [--tls] [--ucx]
 
 `--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
-`--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS.
+`--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS, `--ucx` those by UCX, over TCP as
+its own driver goes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from support.two_hosts import two_hosts
 
 from support import network_drivers, network_plot
 
-SOCKET, UCX, OURS = "one socket", "UCX", "ours"
+SOCKET, UCX, OURS, OURS_BY_UCX = "one socket", "UCX", "ours", "ours by UCX"
+BY_UCX_BAR = 0.9  # times as fast as UCX's driver, for every shape
 BARS: dict[str, tuple[tuple[str, float], ...]] = {  # times as fast as whom
     "4KiB": ((UCX, 1 / 1.5),),
     "64MiB": ((SOCKET, 0.95), (UCX, 1.3)),
@@ -91,6 +93,9 @@ def tell(report: Report, shape: Shape, medians: dict[str, float]) -> None:
         for name, limit in BARS.get(shape.name, ())
         if name in ratios
     ]
+    if OURS_BY_UCX in medians and UCX in medians:
+        by_ucx = medians[UCX] / medians[OURS_BY_UCX]
+        verdicts.append(f"by UCX {by_ucx:.2f} × {UCX}: {bar(by_ucx, BY_UCX_BAR, at_least=True)}")
     verdicts += [f"{ratios[name]:.2f} × {name}" for name in ratios if name not in dict(BARS.get(shape.name, ()))]
     figures = ", ".join(f"{name} {median:.1f}" for name, median in medians.items())
     row: dict[str, Any] = {"shape": shape.name, "bytes": shape.total_bytes, "median_us": medians, "ratios": ratios}
@@ -105,6 +110,7 @@ def main() -> None:
     parser.add_argument("--sizes", action="store_true", help="all sizes, and a plot")
     parser.add_argument("--peers", action="store_true", help="Mooncake and NIXL as well")
     parser.add_argument("--tls", action="store_true", help="ours with TLS as well")
+    parser.add_argument("--ucx", action="store_true", help="ours by UCX as well")
     options = parser.parse_args()
     shapes = all_shapes() + network_sizes()
     report = Report("network")
@@ -116,6 +122,8 @@ def main() -> None:
         if options.tls:
             certificates = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             chosen.append(network_drivers.ours_with_tls(certificates))
+        if options.ucx:
+            chosen.append(network_drivers.ours_by_ucx({"MF_UCX_DEVICES": "tcp:cable"}))
         drivers = [stack.enter_context(network_drivers.started(program, hosts)) for program in chosen]
         for number, shape in enumerate(shapes):
             is_size = number >= len(all_shapes())

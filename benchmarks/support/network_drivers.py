@@ -93,9 +93,14 @@ def _answer(process: subprocess.Popen[str], name: str, word: str) -> list[str]:
     raise SystemExit(f"{name}: its process ended")
 
 
-def ours() -> Program:
+def ours(route: str = "tcp") -> Program:
     script = str(SCRIPTS / "network_ours.py")
-    return Program("ours", (sys.executable, script, "target"), (sys.executable, script, "initiator"))
+    return Program("ours", (sys.executable, script, "target", route), (sys.executable, script, "initiator", route))
+
+
+def ours_by_ucx(environment: Mapping[str, str]) -> Program:
+    """The route that RDMA devices have, over whatever the environment tells UCX to take."""
+    return dataclasses.replace(ours("ucx"), name="ours by UCX", environment=environment)
 
 
 def ours_with_tls(folder: Path) -> Program:

@@ -1,4 +1,5 @@
-"""Transfers of this package, as a driver: `target ADDRESS`, `initiator ADDRESS SESSION MEMORY`."""
+"""Transfers of this package by one of its routes, as a driver: `target ROUTE ADDRESS`, `initiator ROUTE ADDRESS SESSION
+MEMORY`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import numpy as np
 import memfabric_hybrid as mf
 from support.network_loop import obey, region
 
-role, address, *told = sys.argv[1:]
+role, route, address, *told = sys.argv[1:]
+way = {"tcp": mf.TransDataOpType.HOST_TCP, "ucx": mf.TransDataOpType.HOST_RDMA}[route]
 engine = mf.TransferEngine()
 memory = region(1 if role == "target" else 2)
 
@@ -31,11 +33,11 @@ def prepare(sources: Any, targets: Any, sizes: Any) -> Callable[[], None]:
     return lambda: check(engine.batch_transfer_sync_write(session, mine, theirs, sizes))
 
 
-check(engine.initialize(None, f"{address}:0", "Prefill", 0))
+check(engine.initialize(None, f"{address}:0", "Prefill", 0, way))
 check(engine.register(memory))
 if role == "target":
     print("ready", engine.session_id, memory.ctypes.data, flush=True)
     sys.stdin.read()
 else:
-    assert engine.route(told[0]).name == "tcp", engine.route(told[0])
+    assert engine.route(told[0]).name == route, engine.route(told[0])
     obey(prepare)

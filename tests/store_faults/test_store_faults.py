@@ -72,7 +72,8 @@ def campaign(driver: Driver, seconds: float) -> None:
             faults.inject(driver)
             driver.wait(pauses.choice([0.0, pauses.uniform(0, 1), pauses.uniform(0, 3)]))
         driver.expect_all_well()
-    final_checks.expect_clean_end(driver)
+    # Between hosts, the one that meets the others may die in that moment (docs/share_memory.md).
+    final_checks.expect_clean_end(driver, rounds_apart=1 if driver.world.several_hosts else 0)
     driver.totals += driver.workers.call_all("totals")
     final_checks.expect_something_happened(driver, LEAST_SUCCESSES)
     if seconds > ALL_FAULTS_S:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from memfabric_hybrid.clock import Deadline
@@ -22,6 +23,7 @@ from memfabric_hybrid.store.limits import (
 )
 
 LOOK_AROUND_S = 0.2  # how often a gather that waits for others looks around
+LAST_LOOK_S = 0.2  # for the question whether they have met, when there is no reason to wait any longer
 _Answer = TypeVar("_Answer", bound=m.ServerMessage)
 
 
@@ -136,10 +138,18 @@ class Participant(Store):
         request = m.Gather(next(self._numbers), group, round, rank, size, data, 0.0)
         if look_around is None:
             return _gathered_parts(self._ask(request, deadline), size)
+        asked = False
         while True:
-            known = look_around()
+            try:
+                known = look_around()
+            except FabricError:
+                if asked:  # those who have met since count on us, and the answer may have been on its way
+                    with suppress(FabricError):
+                        return _gathered_parts(self._ask(request, Deadline(LAST_LOOK_S)), size)
+                raise
             if known is not None:
                 return known
+            asked = True
             remaining_s = deadline.remaining_s()  # not in too small pieces: the last one says who is missing
             patience = Deadline(LOOK_AROUND_S if remaining_s > 1.5 * LOOK_AROUND_S else remaining_s)
             try:
