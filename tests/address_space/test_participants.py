@@ -71,6 +71,23 @@ def test_a_rank_of_another_host_is_present_once_it_is_shown() -> None:
     assert known.shown({2: None}) == [Left(2, UNPUBLISHED)]
 
 
+def test_a_rank_of_another_host_is_back_when_its_predecessor_here_is_gone() -> None:
+    """The last words of that one came late, and nobody here can be asked for its successor."""
+    known = participants()
+    assert known.all_shown({1: fact(22, host=THERE)}, "life", now=0.0) == [Joined(1)]
+    assert known.attached(1, stamp(11)) == [Left(1, "it joined anew"), Joined(1)]
+    assert known.lost(11, "its process died") == [Left(1, "its process died"), Joined(1)]
+    assert known.roster.present == {1: stamp(22)}
+    assert known.gone == {}
+
+
+def test_a_rank_of_another_host_that_is_shown_again_is_there() -> None:
+    known = participants()
+    known.shown({2: fact(22, host=THERE)})
+    known.shown({2: None})
+    assert known.shown({2: fact(22, host=THERE)}) == [Joined(2)], "and nobody is asked for it"
+
+
 def test_all_of_one_host_says_nothing_of_the_others() -> None:
     known = participants()
     known.attached(3, stamp(33))  # shows itself before the store shows it

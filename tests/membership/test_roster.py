@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memfabric_hybrid.membership.roster import Joined, Left, Returned, Roster, Stamp
+import pytest
+
+from memfabric_hybrid.membership.roster import MOST_WITHDRAWN, Joined, Left, Returned, Roster, Stamp
 
 GRACE_S = 3.0
 ALICE, BOB = Stamp(instance=11, generation=1), Stamp(instance=22, generation=1)
@@ -260,21 +262,65 @@ def test_leaving_forgets_everybody_and_everything() -> None:
 
 
 def test_last_words_of_an_earlier_life_do_not_hide_its_successor() -> None:
-    """They can be read after the successor's first ones: it is asked for again, in either order of the store's news."""
-    old, new = Stamp(100, 1), Stamp(101, 1)
-    for store_is_late in (False, True):
-        roster = Roster(own_rank=0, grace_s=1.0)
-        roster.published(1, old)
-        if not store_is_late:
-            roster.unpublished(1, "its process died")
-        assert roster.attached(1, new) == [Joined(1)]
-        if not store_is_late:
-            assert roster.published(1, new) == []
-        roster.attached(1, old)
-        effects = roster.lost(100, "its process died")
-        if store_is_late:
-            effects += roster.unpublished(1, "its process died")
-            effects += roster.published(1, new)
-        assert effects == [Left(1, "its process died"), Returned(1)]
-        assert roster.attached(1, new) == [Joined(1)]
-        assert roster.present == {1: new}
+    """They can be read after the successor's first ones, and before the store's: it is asked for again."""
+    made = with_alice()
+    assert made.attached(1, BOB) == [Left(1, "it joined anew"), Joined(1)]
+    made.attached(1, ALICE)
+    effects = made.lost(ALICE.instance, "its process died")
+    effects += made.unpublished(1, "its process died")
+    effects += made.published(1, BOB)
+    assert effects == [Left(1, "its process died"), Returned(1)]
+    assert made.attached(1, BOB) == [Joined(1)]
+    assert made.present == {1: BOB}
+
+
+@pytest.mark.parametrize("is_unpublished", [True, False])
+def test_last_words_of_an_earlier_life_count_no_more_once_the_store_has_shown_its_successor(
+    is_unpublished: bool,
+) -> None:
+    made = with_alice()
+    if is_unpublished:
+        made.unpublished(1, "its process died")
+    made.published(1, BOB)
+    assert made.attached(1, BOB) == [Joined(1)]
+    assert made.attached(1, ALICE) == []
+    assert made.lost(ALICE.instance, "its process died") == []
+    assert made.present == {1: BOB}
+
+
+def test_an_earlier_life_that_the_store_shows_again_counts_again() -> None:
+    made = with_alice()
+    made.published(1, BOB)
+    made.published(1, ALICE)
+    assert made.attached(1, BOB) == []
+    assert made.attached(1, ALICE) == [Joined(1)]
+
+
+def test_who_gets_its_rank_back_is_asked_again_though_others_had_it_meanwhile() -> None:
+    made = with_alice()
+    made.unpublished(1, "it was silent")
+    made.published(1, BOB)
+    assert made.attached(1, BOB) == [Joined(1)]
+    assert made.unpublished(1, "it left") == [Left(1, "it left")]
+    assert made.attached(1, ALICE) == [], "the store has not taken back what it said of her"
+    assert made.published(1, ALICE) == [Returned(1)]
+    assert made.attached(1, ALICE) == [Joined(1)]
+
+
+def test_who_has_left_and_died_does_not_come_back_by_earlier_words() -> None:
+    """They came on another connection than the end of its process did, and are acted upon later."""
+    made = with_alice()
+    assert made.withdrawn(1, ALICE) == [Left(1, "it has left")]
+    assert made.lost(ALICE.instance, "its process died") == []
+    assert made.attached(1, ALICE) == []
+    assert made.present == {}
+
+
+def test_only_so_many_last_words_are_remembered() -> None:
+    made = Roster(own_rank=0, grace_s=GRACE_S)
+    for instance in range(2 * MOST_WITHDRAWN):
+        made.withdrawn(1, Stamp(instance, 1))
+        made.withdrawn(2, ALICE)
+    assert made.attached(1, Stamp(2 * MOST_WITHDRAWN - 1, 1)) == []
+    assert made.attached(2, ALICE) == []
+    assert made.attached(1, Stamp(0, 1)) == [Joined(1)], "long ago"

@@ -250,8 +250,22 @@ def test_gather_learns_of_the_death_of_a_missing_rank(
     else:
         other.release_rank("g", 2, deadline=soon())
     for each in waiting:
-        with pytest.raises(NotConnected, match="gather 'g' round 4: rank 2 left or died before it arrived"):
+        with pytest.raises(NotConnected, match="gather 'g' round 4: rank 2 left or died before all had arrived"):
             each.result(PATIENCE_S)
+
+
+def test_gather_learns_of_the_death_of_a_rank_that_had_arrived(
+    world: World, store: Store, other: Store, pool: ThreadPoolExecutor
+) -> None:
+    assert other.claim_rank("g", 3, b"", wanted=2, deadline=soon()) == 2
+    lost = pool.submit(other.gather, "g", 4, 2, 3, b"", deadline=soon())
+    waiting = pool.submit(store.gather, "g", 4, 0, 3, b"", deadline=soon())
+    world.wait_for_arrivals(2)
+    world.kill(other)
+    with pytest.raises(NotConnected, match="gather 'g' round 4: rank 2 left or died before all had arrived"):
+        waiting.result(PATIENCE_S)
+    with pytest.raises(NotStarted):
+        lost.result(PATIENCE_S)
 
 
 def test_who_vanishes_takes_its_arrival_along(

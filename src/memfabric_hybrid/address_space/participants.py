@@ -14,7 +14,7 @@ import msgspec
 
 from memfabric_hybrid.address_space.join_fact import JoinFact, host_key
 from memfabric_hybrid.address_space.neighbour import Neighbour
-from memfabric_hybrid.membership.roster import Effect, Joined, Left, Roster, Stamp
+from memfabric_hybrid.membership.roster import Effect, Joined, Left, Returned, Roster, Stamp
 
 MOST_OTHER_USERS = 64  # who have connected, and whose ranks the store has not shown
 UNPUBLISHED = "it left, or did not answer the store within its heartbeat time-out"
@@ -202,12 +202,18 @@ class Participants(msgspec.Struct):
         return effects
 
     def _noted(self, effects: list[Effect]) -> list[Effect]:
+        noted: list[Effect] = []
         for effect in effects:
+            if isinstance(effect, Returned) and self.is_distant(effect.rank):
+                noted += self._distant_attached([effect.rank])  # nobody else can be asked for it
+            else:
+                noted.append(effect)
+        for effect in noted:
             if isinstance(effect, Left):
                 self.gone[effect.rank] = farewell(effect)
             elif isinstance(effect, Joined):
                 self.gone.pop(effect.rank, None)
-        return effects
+        return noted
 
 
 def farewell(left: Left) -> str:

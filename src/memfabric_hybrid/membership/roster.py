@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
+MOST_GIVEN_UP = 16  # lives of one rank that are remembered
+MOST_WITHDRAWN = 1024  # processes whose last words are remembered, for those that come behind them
+
 
 class Stamp(NamedTuple):
     """One participation of one process: `instance` is random per process, `generation` counts its joins."""
@@ -55,7 +58,7 @@ class Roster(msgspec.Struct):
     _incarnation: str | None = None
     _missing: dict[int, tuple[Stamp, float]] = msgspec.field(default_factory=dict)
     _withdrawn: dict[int, int] = msgspec.field(default_factory=dict)  # instance → its last generation that is over
-    _given_up: dict[int, Stamp] = msgspec.field(default_factory=dict)  # on the store's word, which it may take back
+    _given_up: dict[int, dict[Stamp, None]] = msgspec.field(default_factory=dict)  # on the store's word: see `_give_up`
     _displaced: dict[int, Stamp] = msgspec.field(default_factory=dict)  # by a life that showed itself after it
 
     def attached(self, rank: int, stamp: Stamp) -> list[Effect]:
@@ -66,7 +69,7 @@ class Roster(msgspec.Struct):
         """
         effects: list[Effect] = []
         before = self.present.get(rank)
-        if before == stamp or self._given_up.get(rank) == stamp:
+        if before == stamp or stamp in self._given_up.get(rank, ()):
             return effects
         if stamp.generation <= self._withdrawn.get(stamp.instance, 0):
             return effects
@@ -89,10 +92,14 @@ class Roster(msgspec.Struct):
         shown = self._published.get(rank)
         self._published[rank] = stamp
         self._missing.pop(rank, None)
-        given_up = self._given_up.pop(rank, None)
+        given_up = self._given_up.get(rank, {})
+        was_given_up = stamp in given_up
+        given_up.pop(stamp, None)
+        if shown is not None and shown.instance != stamp.instance:
+            self._give_up(rank, shown)
         before = self.present.get(rank)
         if before is None:
-            return [Returned(rank)] if stamp in (given_up, self._displaced.get(rank)) else []
+            return [Returned(rank)] if was_given_up or stamp == self._displaced.get(rank) else []
         if shown is not None and stamp.instance != before.instance == shown.instance:
             return self._drop(rank, "it was taken over by another process")
         return []
@@ -103,19 +110,23 @@ class Roster(msgspec.Struct):
         gone = self._published.pop(rank, None)
         if gone is None:
             return []
-        self._given_up[rank] = gone
+        self._give_up(rank, gone)
         return self._drop(rank, reason) if self.present.get(rank) == gone else []
 
     def withdrawn(self, rank: int, stamp: Stamp, reason: str = "") -> list[Effect]:
         """The rank itself said that it leaves, and perhaps what made it leave."""
-        self._withdrawn[stamp.instance] = max(stamp.generation, self._withdrawn.get(stamp.instance, 0))
+        self._withdrawn[stamp.instance] = max(stamp.generation, self._withdrawn.pop(stamp.instance, 0))
+        if len(self._withdrawn) > MOST_WITHDRAWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
         if self.present.get(rank) != stamp:
             return []
         return self._give_way(rank, "it has left" + (f": {reason}" if reason else ""))
 
     def lost(self, instance: int, reason: str) -> list[Effect]:
-        """The connection to that process broke: whatever it took part in with that life is over."""
-        self._withdrawn.pop(instance, None)
+        """The connection to that process broke: whatever it took part in with that life is over.
+
+        What it withdrew stays so: it may have said on another connection, before, that it takes part.
+        """
         ranks = [rank for rank, stamp in self.present.items() if stamp.instance == instance]
         return [effect for rank in ranks for effect in self._give_way(rank, reason)]
 
@@ -137,7 +148,7 @@ class Roster(msgspec.Struct):
                 self._missing.setdefault(rank, (stamp, now + self.grace_s))
         for rank in self._published.keys() - members.keys() - self._missing.keys():
             if among is None or rank in among:
-                self._given_up[rank] = self._published.pop(rank)
+                self._give_up(rank, self._published.pop(rank))
         return effects
 
     def store_lost(self) -> None:
@@ -161,7 +172,7 @@ class Roster(msgspec.Struct):
                 continue
             del self._missing[rank]
             if self.present.get(rank) == stamp:
-                self._given_up[rank] = stamp
+                self._give_up(rank, stamp)
                 effects += self._drop(rank, "it did not register with the store again")
         return effects
 
@@ -189,6 +200,16 @@ class Roster(msgspec.Struct):
         self._displaced.clear()
         self._incarnation = None
         return [effect for rank in ranks for effect in self._drop(rank, "this process left")]
+
+    def _give_up(self, rank: int, stamp: Stamp) -> None:
+        """On the store's word, which it may take back, also after it has shown others with that rank in between.
+
+        Until then the last words of that life, which may come late, count no more.
+        """
+        given_up = self._given_up.setdefault(rank, {})
+        given_up[stamp] = None
+        if len(given_up) > MOST_GIVEN_UP:
+            del given_up[next(iter(given_up))]
 
     def _give_way(self, rank: int, reason: str) -> list[Effect]:
         """Its last words may have come after the first ones of whoever got its rank, and displaced that one."""

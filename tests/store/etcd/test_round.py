@@ -52,8 +52,28 @@ def test_a_rank_that_ends_before_it_arrives() -> None:
     round.claim_ended(7)
     assert round.lost is None, "it has no part in this"
     round.claim_ended(2)
-    with pytest.raises(NotConnected, match="gather 'g' round 4: rank 2 left or died before it arrived"):
+    with pytest.raises(NotConnected, match="gather 'g' round 4: rank 2 left or died before all had arrived"):
         raise round.failure(1.0)
+
+
+def test_a_rank_that_arrived_and_ends() -> None:
+    """The keys of one lease vanish one after the other."""
+    round = Round("g", 4, 3)
+    round.start({0: here(), 1: here()}, {1, 2})
+    round.claim_ended(1)
+    round.changed(1, here())
+    assert round.lost is None, "it is here"
+    round.changed(1, None)
+    assert round.lost == 1
+
+
+def test_a_rank_that_arrived_and_is_claimed_again() -> None:
+    round = Round("g", 4, 3)
+    round.start({0: here(), 1: here()}, {1, 2})
+    round.claim_ended(1)
+    round.claimed(1)
+    round.changed(1, None)
+    assert round.lost is None
 
 
 def test_a_claim_that_ended_while_nothing_could_be_heard() -> None:

@@ -158,6 +158,20 @@ def test_a_stalled_server_accuses_nobody(bench: Bench, gap_s: float) -> None:
     assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s"), Close(11, "no heartbeat for 3 s")]
 
 
+@pytest.mark.parametrize("timeout_s", [0.4, 0.5, 1.0, 1.9, 3.0])
+def test_a_short_stall_accuses_nobody_whose_time_out_is_short(bench: Bench, timeout_s: float) -> None:
+    """Who beats five times in its time-out has been silent for a fifth of it when the stall begins."""
+    bench.connect(10)
+    bench.say(10, m.Hello(session_id(1), m.EVENTS, timeout_s))
+    bench.pass_time(timeout_s / 5, step_s=0.05)
+    for gap_s in (0.45 * timeout_s, 0.55 * timeout_s, 0.95 * timeout_s, 1.05 * timeout_s):
+        bench.now += gap_s
+        assert bench.state.tick(bench.now) == [], f"after {gap_s} s"
+        bench.say(10, m.Heartbeat())
+        bench.pass_time(timeout_s / 5, step_s=0.05)
+    assert bench.pass_time(timeout_s) == [Close(10, f"no heartbeat for {timeout_s:g} s")]
+
+
 def test_a_heartbeat_read_right_after_a_stall_gives_no_credit(bench: Bench) -> None:
     bench.member(1)
     bench.pass_time(1.0)

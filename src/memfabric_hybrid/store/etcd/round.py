@@ -33,17 +33,18 @@ def decode(value: bytes | None) -> Arrival | None:
 class Round:
     def __init__(self, group: str, number: int, size: int) -> None:
         self.size = size
-        self.lost: int | None = None  # a rank whose claim ended before it arrived: do not wait any longer
+        self.lost: int | None = None  # a rank that is not here, and whose claim has ended: do not wait any longer
         self.is_complete = False
         self.parts: list[bytes] = []  # all of them, once it is complete
         self._what = f"gather {shown(group)} round {number}"
         self._here: dict[int, bytes] = {}
         self._gave_up: set[int] = set()
         self._claimed: set[int] = set()
+        self._unclaimed: set[int] = set()  # whose claim has ended since they arrived
 
     def start(self, arrivals: dict[int, Arrival], claimed: set[int]) -> None:
         """Everything at one revision; also in the middle, when what happened meanwhile cannot be told."""
-        ended = self._claimed - claimed
+        ended = (self._claimed - claimed) | (self._unclaimed - claimed)
         self._here.clear()
         self._gave_up.clear()
         self._claimed = set(claimed)
@@ -58,6 +59,8 @@ class Round:
             return
         self._here.pop(rank, None)
         self._gave_up.discard(rank)
+        if rank in self._unclaimed and (arrival is None or arrival.gave_up):
+            self.claim_ended(rank)
         if arrival is None or not 0 <= rank < self.size:
             return
         if arrival.gave_up:
@@ -70,16 +73,19 @@ class Round:
 
     def claimed(self, rank: int) -> None:
         self._claimed.add(rank)
+        self._unclaimed.discard(rank)
 
     def claim_ended(self, rank: int) -> None:
         self._claimed.discard(rank)
-        if rank < self.size and rank not in self._here and self.lost is None:
+        if rank in self._here:
+            self._unclaimed.add(rank)
+        elif rank < self.size and self.lost is None:
             self.lost = rank
 
     def failure(self, timeout_s: float) -> FabricError:
         """Why it is over for who has withdrawn."""
         if self.lost is not None:
-            return NotConnected(f"{self._what}: rank {self.lost} left or died before it arrived")
+            return NotConnected(f"{self._what}: rank {self.lost} left or died before all had arrived")
         missing = [rank for rank in range(self.size) if rank not in self._here and rank not in self._gave_up]
         gave_up = f" (arrived, but gave up before: {_listed(sorted(self._gave_up))})" if self._gave_up else ""
         return TimedOut(

@@ -92,10 +92,10 @@ class StoreState:
         self.held_hellos.pop(connection, None)
         self._ungreet(connection)
         self.tables.waiters.withdraw(connection)
-        self.tables.rendezvous.withdraw(connection)
         self.tables.recovery.withdraw(connection)
+        effects = self.tables.rendezvous.withdraw(connection)
         session = self.tables.sessions.on(connection)
-        return self.tables.end_session(session) if session is not None else []
+        return [*effects, *self.tables.end_session(session)] if session is not None else effects
 
     def message(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
         session_id = self._greeted.get(connection)

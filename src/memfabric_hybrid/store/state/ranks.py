@@ -89,6 +89,10 @@ class RankTable:
         found = self._groups.get(group)
         return found.claims.get(rank) if found else None
 
+    def is_held_by(self, group: str, rank: int, session: bytes) -> bool:
+        holder = self.holder(group, rank)
+        return holder is not None and holder.session == session
+
     def is_member(self, group: str, session: bytes) -> bool:
         """Whether the session holds any rank of it."""
         found = self._groups.get(group)

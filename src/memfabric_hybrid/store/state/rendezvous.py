@@ -5,7 +5,7 @@ Hot path: one dictionary look-up per arrival, one Send for the whole group when 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -33,15 +33,19 @@ class Arrival(msgspec.Struct, gc=False):  # a Struct, because one is made per me
 
 
 class Rendezvous:
-    """`gave_up`: ranks that arrived and whose deadline passed; they are not here, but nobody should look for them."""
+    """`gave_up`: ranks that arrived and whose deadline passed; they are not here, but nobody should look for them.
+    `unclaimed`: ranks whose claim has ended since they arrived, and whose it was. They count as long as their
+    connection lasts.
+    """
 
-    __slots__ = ("arrivals", "gave_up", "name", "size")
+    __slots__ = ("arrivals", "gave_up", "name", "size", "unclaimed")
 
     def __init__(self, name: Name, size: int) -> None:
         self.name = name
         self.size = size
         self.arrivals: dict[int, Arrival] = {}
         self.gave_up: set[int] = set()
+        self.unclaimed: dict[int, bytes] = {}
 
     def missing(self) -> list[int]:
         return [rank for rank in range(self.size) if rank not in self.arrivals and rank not in self.gave_up]
@@ -57,8 +61,11 @@ class Finished(NamedTuple):
 
 
 class RendezvousTable:
-    def __init__(self, next_deadline: NextDeadline) -> None:
+    """`is_held_by(group, rank, session)`: the session has claimed that rank."""
+
+    def __init__(self, next_deadline: NextDeadline, is_held_by: Callable[[str, int, bytes], bool]) -> None:
         self._next_deadline = next_deadline
+        self._is_held_by = is_held_by
         self._open: dict[Name, Rendezvous] = {}
         self.waiting: dict[ConnectionId, tuple[Rendezvous, int]] = {}
         self._finished: dict[str, Finished] = {}
@@ -99,24 +106,19 @@ class RendezvousTable:
                 self._next_deadline.at = deadline
         return effects
 
-    def withdraw(self, connection: ConnectionId) -> None:
+    def withdraw(self, connection: ConnectionId) -> list[Effect]:
         """The connection is gone; so is its arrival."""
         found = self.waiting.pop(connection, None)
-        if found is not None:
-            rendezvous, rank = found
-            self._forget_arrival(rendezvous, rank)
+        return [] if found is None else self._forget_arrival(*found)
 
-    def rank_gone(self, group: str, rank: int) -> list[Effect]:
-        """Whoever waits for that rank will wait no longer."""
+    def rank_gone(self, group: str, rank: int, session: bytes) -> list[Effect]:
+        """The session has lost that rank: whoever waits for it will wait no longer."""
         effects: list[Effect] = []
         for rendezvous in [found for found in self._open.values() if found.name[0] == group]:
-            if rank < rendezvous.size and rank not in rendezvous.arrivals:
-                sentence = (
-                    f"gather {shown(group)} round {rendezvous.name[1]}: rank {rank} left or died before it arrived"
-                )
-                connections = [arrival.connection for arrival in rendezvous.arrivals.values()]
-                self._drop(rendezvous)
-                effects.append(Send(connections, Refused(Code.NOT_CONNECTED, sentence)))
+            if rank in rendezvous.arrivals:
+                rendezvous.unclaimed.setdefault(rank, session)
+            elif rank < rendezvous.size:
+                effects.append(self._call_off(rendezvous, rank))
         return effects
 
     def expire(self, now: float) -> list[Effect]:
@@ -127,10 +129,11 @@ class RendezvousTable:
                 continue
             refusals = [_timed_out(rendezvous, arrival.timeout_s) for _, arrival in late]
             for (rank, arrival), refusal in zip(late, refusals, strict=True):
-                del self.waiting[arrival.connection]
+                if self.waiting.pop(arrival.connection, None) is None:
+                    continue  # told already, of one before it that is gone
                 rendezvous.gave_up.add(rank)
-                self._forget_arrival(rendezvous, rank)
                 effects.append(Send((arrival.connection,), refusal))
+                effects += self._forget_arrival(rendezvous, rank)
         return effects
 
     def deadlines(self) -> Iterator[float]:
@@ -150,10 +153,22 @@ class RendezvousTable:
         for arrival in rendezvous.arrivals.values():
             self.waiting.pop(arrival.connection, None)
 
-    def _forget_arrival(self, rendezvous: Rendezvous, rank: int) -> None:
+    def _forget_arrival(self, rendezvous: Rendezvous, rank: int) -> list[Effect]:
+        """Those who are left wait for the rank again; but not if who had it has lost it meanwhile."""
         del rendezvous.arrivals[rank]
+        owner = rendezvous.unclaimed.get(rank)
         if not rendezvous.arrivals:
             del self._open[rendezvous.name]
+        elif owner is not None and not self._is_held_by(rendezvous.name[0], rank, owner):
+            return [self._call_off(rendezvous, rank)]
+        return []
+
+    def _call_off(self, rendezvous: Rendezvous, rank: int) -> Send:
+        group, round = rendezvous.name
+        sentence = f"gather {shown(group)} round {round}: rank {rank} left or died before all had arrived"
+        self._drop(rendezvous)
+        connections = [arrival.connection for arrival in rendezvous.arrivals.values()]
+        return Send(connections, Refused(Code.NOT_CONNECTED, sentence))
 
     def _remember(self, group: str, finished: Finished) -> None:
         earlier = self._finished.pop(group, None)  # popped, so that the order of the dictionary is the order of age

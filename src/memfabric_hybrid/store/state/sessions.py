@@ -8,7 +8,10 @@ import msgspec
 
 from memfabric_hybrid.store.state.effects import ConnectionId
 
-STALL_S = 1.0  # a longer gap between two ticks is the server's own fault: everybody gets that much more time
+# A longer gap between two ticks is the server's own fault, and everybody gets that much more time. For who has a short
+# time-out half of that is long: it may have been silent for a fifth of it already, and its heartbeat is on its way.
+STALL_S = 1.0
+USUAL_GAP_S = 0.2  # two ticks: no stall for anybody
 
 
 class Session(msgspec.Struct):
@@ -75,7 +78,8 @@ class SessionTable:
         """Sessions that have been silent for too long; called by every tick. A stalled server accuses nobody."""
         gap_s = now - self._ticked_at if self._ticked_at is not None else 0.0
         self._ticked_at = now
-        if gap_s > STALL_S:
+        if gap_s > USUAL_GAP_S:
             for session in self._sessions.values():
-                session.heard_at = min(now, session.heard_at + gap_s)
+                if gap_s > min(STALL_S, session.heartbeat_timeout_s / 2):
+                    session.heard_at = min(now, session.heard_at + gap_s)
         return [s for s in self._sessions.values() if now - s.heard_at > s.heartbeat_timeout_s]

@@ -51,7 +51,7 @@ class StoreTables:
         self.ranks = RankTable()
         self.ranges = RangeTable()
         self.next_deadline = NextDeadline()
-        self.rendezvous = RendezvousTable(self.next_deadline)
+        self.rendezvous = RendezvousTable(self.next_deadline, self.ranks.is_held_by)
         self.waiters = KeyWaiters(self.next_deadline)
         self.recovery = Recovery(self.next_deadline)
         self.sessions = SessionTable()
@@ -119,12 +119,13 @@ class StoreTables:
         if entry is None:
             return []
         self.watches.note(key, None, self.keyspace.revision)
-        if entry.owner is not None:
-            self.session(entry.owner).disown(key)
+        if entry.owner is None:
+            return []
+        self.session(entry.owner).disown(key)
         if entry.claim is None:
             return []
         self.ranks.release(*entry.claim)
-        return self.rendezvous.rank_gone(*entry.claim)
+        return self.rendezvous.rank_gone(*entry.claim, entry.owner)
 
     def claim(
         self, session: Session, request: m.ClaimRank | m.RestoredClaim, wanted: int | None
@@ -306,8 +307,7 @@ class StoreTables:
     def _release_rank(
         self, connection: ConnectionId, session_id: bytes, request: m.ReleaseRank, now: float
     ) -> list[Effect]:
-        holder = self.ranks.holder(request.group, request.rank)
-        if holder is None or holder.session != session_id:
+        if not self.ranks.is_held_by(request.group, request.rank, session_id):
             raise NotExist(f"rank {request.rank} of group {shown(request.group)} is not held by this member")
         effects = self.remove(rank_key(request.group, request.rank))
         return [Send((connection,), m.Done(self.keyspace.revision)), *effects]
