@@ -25,6 +25,11 @@ SlotTable::SlotTable(const Layout& layout, std::uint32_t local_rank, std::string
       slots_(layout.capacity()),
       reservation_(std::move(reservation)) {}
 
+// Without the lock, which a thread of a forked child's parent may hold forever. There the addresses have been given up.
+SlotTable::~SlotTable() {
+    if (reservation_ != nullptr) end_own_ranges();
+}
+
 Status SlotTable::check_rank(std::uint32_t rank) const {
     if (rank < layout_.capacity()) return Status::Ok;
     return fail(Status::InvalidParam, "%s: rank %u does not exist, ranks are 0 to %u", object_name_.c_str(), rank,
@@ -221,6 +226,7 @@ bool SlotTable::pinned() const {
 
 void SlotTable::release_addresses() {
     const std::lock_guard lock(mapping_);
+    end_own_ranges();
     reservation_.reset();
 }
 
@@ -274,6 +280,11 @@ void SlotTable::end_own_ranges(Tier tier, std::uint64_t from_offset) {
         ExportedMemory::process().remove(range.id);
         return true;
     });
+}
+
+// All that are left: addresses that are still shown would lead peers to our file when they are somebody else's.
+void SlotTable::end_own_ranges() {
+    for (const Tier tier : {Tier::Dram, Tier::Hbm}) end_own_ranges(tier, 0);
 }
 
 Status SlotTable::resolve(const char* name, Extent extent, Classes wanted, const char* type_name, Side& side) const {

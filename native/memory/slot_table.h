@@ -36,6 +36,9 @@ class MF_API SlotTable {
 public:
     SlotTable(const Layout& layout, std::uint32_t local_rank, std::string object_name,
               std::unique_ptr<Reservation> reservation);
+    ~SlotTable();
+    SlotTable(const SlotTable&) = delete;
+    SlotTable& operator=(const SlotTable&) = delete;
 
     // Maps a piece of a segment behind what the slot already holds. Copies may use it once the rank is live. A file
     // that can be cut would be a crash of ours in somebody else's hands: `sealed` demands that it cannot.
@@ -60,7 +63,8 @@ public:
     void unpin(std::uint32_t rank);
 
     bool pinned() const;
-    void release_addresses();  // after detach_all, when nothing is pinned any more
+    // After detach_all, when nothing is pinned any more; what somebody has attached since goes with it.
+    void release_addresses();
     void abandon_addresses();  // in a forked child: the same if it can be done without waiting for a lock
 
     // In a forked child an object's addresses go to its successor at the same place: arrays that were inherited pin the
@@ -99,6 +103,7 @@ private:
     void release(std::uint32_t rank);
     void trim(std::uint32_t rank);
     void end_own_ranges(Tier tier, std::uint64_t from_offset);
+    void end_own_ranges();
 
     const Layout layout_;
     const std::uint32_t local_rank_;

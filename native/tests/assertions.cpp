@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/last_error.h"
+#include "memory/exported_memory.h"
 
 namespace memfabric {
 namespace {
@@ -47,6 +48,20 @@ const char* name_of(Status status) {
     }
     return "no status";
 }
+
+// After every test: addresses that are left here lead later tests to memory that has gone.
+class ExportsEnd final : public ::testing::EmptyTestEventListener {
+    void OnTestEnd(const ::testing::TestInfo&) override {
+        for (const ExportedRange& range : ExportedMemory::process().all()) {
+            ADD_FAILURE() << "0x" << std::hex << range.start << " to 0x" << range.end << " can still be exported";
+            ExportedMemory::process().remove(range.id);
+        }
+    }
+};
+[[maybe_unused]] const bool exports_are_watched = [] {
+    ::testing::UnitTest::GetInstance()->listeners().Append(new ExportsEnd);
+    return true;
+}();
 
 [[noreturn]] void leave_test(const std::string& why, const std::source_location& where) {
     const int line = static_cast<int>(where.line());

@@ -191,8 +191,8 @@ class Store(ABC):
         `f"{group}/{rank}"` ended while we waited. Duplicated: the rank arrived already from somebody else.
 
         `look_around` is called before, and now and then while others are waited for: what it raises ends the call, and
-        so does a result that it knows. Whoever met the others before that, or with its last look at them, has their data
-        all the same.
+        so does a result that it knows. Whoever met the others before that, or with its last look at them, has their
+        data all the same.
         """
 
     def barrier(self, group: str, round: int, rank: int, size: int, *, deadline: Deadline) -> None:
