@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from memfabric_hybrid.address_space.exchange import Wait
 from memfabric_hybrid.address_space.layout import MIB, Layout
-from memfabric_hybrid.address_space.messages import Accept, Done, NotHere, Offer, SegmentFact, Share, Withdraw
+from memfabric_hybrid.address_space.messages import Accept, Done, NotHere, Offer, Refuse, SegmentFact, Share, Withdraw
+from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.pool import Pool
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.clock import Deadline
@@ -188,3 +192,19 @@ def test_process_of_another_user_is_refused_once_it_has_proved_its_rank(
         joined.handle(Offer(SPEC.name, share_of(other), other.member.secret), (), stranger)
     assert joined.group.view()[1] == [0, 1], "who is here stays"
     assert joined.group.gone() == {}
+
+
+def test_process_of_another_user_is_refused_also_when_we_have_left_on_its_account(
+    joined: Pool, other: TwinNode
+) -> None:
+    """Otherwise it would wait for us until its time-out, and never learn why."""
+    stranger, offer = OtherUser(4711, 12345), Offer(SPEC.name, share_of(other), other.member.secret)
+    joined.group.stop()
+    assert joined.handle(offer, ()) == (NotHere(), ())
+    with pytest.raises(NotConnected, match="not user 12345; run both as the same user"):
+        joined.handle(offer, (), stranger)
+    without_objects: Any = SimpleNamespace(_lock=threading.Lock(), _pools={})
+    assert Node._handle(without_objects, offer, (), None) == (NotHere(), ())
+    answer, _ = Node._handle(without_objects, offer, (), stranger)  # type: ignore[misc]
+    assert isinstance(answer, Refuse)
+    assert "not user 12345; run both as the same user" in answer.sentence

@@ -136,6 +136,8 @@ class Node:
         with self._lock:
             pool = self._pools.get(request.object_name)
         if pool is None:
+            if other_user is not None:  # on whose account the object may have gone: it would wait for us in vain
+                return Refuse(int(Code.NOT_CONNECTED), f"a rank of this host refuses: {other_user.answer}"), ()
             return NotHere(), ()
         try:
             return pool.handle(request, fds, other_user)

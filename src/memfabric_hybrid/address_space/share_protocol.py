@@ -102,6 +102,8 @@ class ShareProtocol:
         FabricError: it is refused, as one of another user always is.
         """
         if isinstance(request, Offer) and not self._group.takes_part:
+            if other_user is not None:  # on whose account we may have left: it would wait for us in vain
+                raise self._not_let_in(other_user)
             return NotHere(), ()
         proved = self._group.is_proved(request)
         if proved is False:
@@ -121,7 +123,10 @@ class ShareProtocol:
         if not proved:
             return Wait.FOR_THE_STORE
         self._group.refuse(request.rank, str(other_user))
-        raise NotConnected(f"{self._spec.title}: rank {self._member.rank} refuses: {other_user.answer}")
+        raise self._not_let_in(other_user)
+
+    def _not_let_in(self, other_user: OtherUser) -> NotConnected:
+        return NotConnected(f"{self._spec.title}: rank {self._member.rank} refuses: {other_user.answer}")
 
     def _accept(self, theirs: Share, enclosed: Sequence[int]) -> tuple[Answer, Sequence[int]]:
         facts, fds = self._own.duplicates()  # first: who gets no answer has not come
