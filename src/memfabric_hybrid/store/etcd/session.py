@@ -38,6 +38,7 @@ from memfabric_hybrid.store.session_events import (
 )
 
 HAND_OVER_S = 10.0  # for one attempt to connect and to write what is ours
+FAIL_OVER_S = 2.0  # in which other endpoints take over, after an election if need be, and nobody is told
 
 _log = logs.get(__name__)
 
@@ -68,6 +69,7 @@ class Session:
         self._channel: Channel | None = None
         self._new_watches: list[int] = []  # that want their first snapshot
         self._has_gap = False  # etcd cannot tell the events that follow
+        self._lost_at = 0.0  # the channel, last
         self._is_lost = False  # and the program knows
 
     # --- called by the threads of the program -----------------------------------------------------------------------
@@ -189,6 +191,7 @@ class Session:
                 self._report(event)  # whoever waits for the store knows what it has lost there before it goes on
             self._losses.back(self._endpoints.url, self.standing.is_served(event))
             reason = self._deliver_until_lost(event is not None)
+            self._lost_at = clock.now()
             endpoint = None if self._channel is None else self._channel.endpoint
             self._let_go()
             if not self.standing.retired and not self._endpoints.closing.is_set():
@@ -281,7 +284,8 @@ class Session:
             self._delivery.snapshot(number, clock.now() + HAND_OVER_S)
 
     def _failed(self, error: Exception, reason: str) -> None:
-        if self.standing.was_ready and not self._is_lost:
+        fails_over = len(self._endpoints.url.endpoints) > 1 and clock.now() < self._lost_at + FAIL_OVER_S
+        if self.standing.was_ready and not self._is_lost and not fails_over:
             self._tell_lost(f"{reason or 'lost'}; {error}")
         self._losses.still_lost(self._endpoints.url, error)
         refusal = failure_of(error.code, str(error)) if isinstance(error, (Misuse, NotConnected)) else None
