@@ -123,7 +123,7 @@ class Publication:
 
     def retract(self, deadline: Deadline) -> None:
         """Undoes both, as far as they were done. Does not fail, and does not wait for a store that is away: neighbours
-        hear from us that we leave, and it will not be told again."""
+        hear from us that we leave, and it learns what is still ours when it is back."""
         try:
             farewell = Deadline(min(FAREWELL_S, deadline.extended(MOMENT_S).remaining_s()))
             self._member.store.delete(self.key, deadline=farewell)

@@ -154,6 +154,31 @@ def test_what_changed_hands_meanwhile_is_reported(cluster: Cluster, store_url: s
     member.client.close()
 
 
+@pytest.mark.also_over_tls
+def test_what_was_given_back_in_vain_is_gone_when_the_store_answers_again(cluster: Cluster, store_url: str) -> None:
+    member, observer = Member(store_url, 0), Member(store_url, 1)
+    cluster.kill(0, signal.SIGSTOP)
+    with pytest.raises(TimedOut):
+        member.client.get("k", deadline=Deadline(0.1))  # its connection is of no use from now on
+    with pytest.raises(TimedOut):
+        member.client.delete(member.key, deadline=Deadline(0.1))  # never sent: nobody says Welcome
+    assert isinstance(member.event(), SessionLost)
+    cluster.kill(0, signal.SIGCONT)
+    restored = member.event()
+    assert isinstance(restored, SessionRestored)
+    assert restored.refused == ()
+    wait_until(lambda: observer.client.get(member.key, deadline=soon()) is None)
+    observer.client.set("last", b"", deadline=soon())
+    seen: dict[str, bytes | None] = {}
+    gone: set[str] = set()
+    while "last" not in seen:
+        seen = dict(observer.updates.get(timeout=PATIENCE_S).entries)
+        gone |= {key for key, value in seen.items() if value is None}
+    assert gone == {member.key}, "and nobody took the member for dead"
+    for one in (member, observer):
+        one.client.close()
+
+
 def test_calls_wait_for_a_store_that_comes_back(cluster: Cluster, store_url: str) -> None:
     with StoreClient(store_url) as client, ThreadPoolExecutor(4) as pool:
         client.set("k", b"v", ephemeral=True, deadline=soon())

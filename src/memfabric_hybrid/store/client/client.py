@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator
 from memfabric_hybrid import _native, clock, logs, settings
 from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import NoResources, NotConnected, NotExist, NotStarted, TimedOut, failure_of
+from memfabric_hybrid.errors import (
+    FabricError,
+    NoResources,
+    NotConnected,
+    NotExist,
+    NotStarted,
+    TimedOut,
+    Unreachable,
+    failure_of,
+)
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store import whereabouts
@@ -153,6 +162,10 @@ class StoreClient(Participant):
                 if not held:
                     raise
                 reply = m.Done(0)  # released by a repetition of this request, or lost with the store: gone, as wanted
+            except BaseException as failure:
+                if not _is_outcome(failure):  # it may or may not be done: the store is told what is ours
+                    self._channel.hand_over_again(generation)
+                raise
             if type(reply) is m.NoSession:
                 self._channel.renew(generation)
             elif self._channel.standing.record(generation, request, reply):
@@ -178,6 +191,8 @@ class StoreClient(Participant):
                     connection.prove()
                 reply = connection.exchange(m.encode(request), until, now)
             except BaseException as error:
+                if until == deadline.at and not isinstance(error, ConnectionLost):  # what waits there ends with it
+                    connection.take_back()
                 pool.discard(connection)
                 self._raise_unless_repeatable(error, request, deadline)
             else:
@@ -235,6 +250,13 @@ class _ClientWatch(Watch):
         if not self._closed:
             self._closed = True
             self._client.end_watch(self._number)
+
+
+def _is_outcome(failure: BaseException) -> bool:
+    """The store has refused, or was not even asked."""
+    return isinstance(failure, OtherIncarnation) or (
+        isinstance(failure, FabricError) and not isinstance(failure, Unreachable)
+    )
 
 
 def _named(request: m.Request) -> str:

@@ -64,7 +64,7 @@ def shown_answer(answer: bytes) -> str:
 
 
 class Connection:
-    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "peer_name", "url")
+    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "is_silent", "peer_name", "url")
 
     def __init__(self, connected: socket.socket | TlsSocket, peer_name: str, url: StoreUrl) -> None:
         """Takes over a connected socket. `peer_name`: address and port of the store, as this machine reaches it."""
@@ -72,6 +72,7 @@ class Connection:
         self.fd = connected.fileno()
         self.peer_name = peer_name
         self.incarnation = ""
+        self.is_silent = False  # nothing is read any more, though it is open
         self._socket = connected
         self._reader = FrameReader(MAX_REPLY_FRAME_BYTES)
         self._arrived: deque[bytes] = deque()
@@ -193,8 +194,17 @@ class Connection:
         with contextlib.suppress(OSError):  # not connected any more: nobody can be waiting
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def take_back(self) -> None:
+        """When it is closed, what has been sent and has not arrived is not to arrive any more, however late.
+
+        Otherwise the kernel goes on sending: what was given up could be done after what was asked for later.
+        """
+        with contextlib.suppress(OSError):  # not connected any more
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
     def fall_silent(self) -> None:
         """From any thread: whoever is inside receive gets ConnectionLost; the store notices nothing yet."""
+        self.is_silent = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 

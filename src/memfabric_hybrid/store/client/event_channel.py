@@ -89,6 +89,16 @@ class EventChannel:
                 self.standing.is_ready = False
                 self._connection.abort()
 
+    def hand_over_again(self, generation: int) -> None:
+        """The store may think otherwise of what is ours: it is told again, unless that has happened meanwhile.
+
+        On another connection, and this one stays open until then: the store takes who closes its channel for gone.
+        """
+        with self.standing.changed:
+            if self._connection is not None and generation == self.standing.generation:
+                self.standing.is_ready = False
+                self._connection.fall_silent()
+
     def follow(self) -> None:
         """The dialer points elsewhere: connect there, unless the thread has done so by itself."""
         with self.standing.changed:
@@ -166,7 +176,9 @@ class EventChannel:
             self._losses.back(connection.url, self.standing.is_served(event))
             reason = self._deliver_until_lost(connection)
             moved = connection.url != self._dialer.url
-            self._let_go(connection, keep=moved)
+            if connection.is_silent and not moved:
+                reason = "what this process owns there has to be told again"
+            self._let_go(connection, keep=moved or connection.is_silent)
             if not self.standing.retired:
                 self._losses.lost(connection.url, reason)
                 self._dialer.returning = True

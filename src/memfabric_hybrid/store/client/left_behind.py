@@ -1,8 +1,9 @@
-"""The event channel at the place that the store has moved away from: kept open and silent for a while.
+"""The event channel that another one is to replace: kept open and silent for a while.
 
-Participants are told of a move one after the other. Those who have not heard of it yet still ask the store at the old
-place, if that is still there, and it takes whoever closes its channel for gone at once. Silence is given one heartbeat
-time-out, as long as those at the new place wait for who is not there yet. The event thread's only.
+Participants are told of a move of the store one after the other. Those who have not heard of it yet still ask the store
+at the old place, if that is still there, and it takes whoever closes its channel for gone at once. Silence is given one
+heartbeat time-out, as long as those at the new place wait for who is not there yet. A store that is to be told anew
+what is ours, at the same place, closes the earlier channel itself when it has the new one. The event thread's only.
 """
 
 from __future__ import annotations
