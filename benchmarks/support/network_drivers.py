@@ -32,7 +32,7 @@ class Program:
     target: Sequence[str]
     initiator: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    polls: bool = False  # the target burns a core all the time, which the others need when it is their turn
+    polls: bool = False  # it burns cores all the time, which the others need when it is their turn
 
 
 class Driver:
@@ -43,20 +43,20 @@ class Driver:
         self._polls = program.polls
         self._target = target
         self._initiator = initiator
-        self._rest()
+        self._signal(signal.SIGSTOP)
 
     def run(self, shape: int, operations: int) -> list[float]:
         assert self._initiator.stdin is not None
-        if self._polls:
-            self._target.send_signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
         print(shape, operations, file=self._initiator.stdin, flush=True)
         samples = [float(us) for us in json.loads(" ".join(_answer(self._initiator, self.name, "samples")))]
-        self._rest()
+        self._signal(signal.SIGSTOP)
         return samples
 
-    def _rest(self) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         if self._polls:
-            self._target.send_signal(signal.SIGSTOP)
+            self._target.send_signal(number)
+            self._initiator.send_signal(number)
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ class Client:
         self._idle: list[Connection] = []
         self._thread: Task | None = None
         self._connection: Connection | None = None
+        self._left_behind: Connection | None = None
         self._generation = 0
         self._was_ready = False
         self._is_retired = False
@@ -137,6 +138,7 @@ class Client:
         self._is_retired = True
         yield from self.tell(m.Goodbye())
         self._drop_idle()
+        self._drop_left_behind()
         if self._connection is not None:
             self._connection.close()
 
@@ -228,6 +230,7 @@ class Client:
             self._pulse.add(connection)
             pauses = pauses_s()
             self._is_returning = False
+            self._drop_left_behind()
             self.process.on_session(refused)
             self.records.forget(refused)
             self.is_ready = True
@@ -255,6 +258,8 @@ class Client:
             return connection, ()
         try:
             reply = yield from exchange(connection, restore, until)
+            while isinstance(reply, (m.WatchSnapshot, m.Changed)):
+                reply = yield from connection.receive(until)
             if not isinstance(reply, m.Restored):
                 raise Lost
         except (Lost, Late):
@@ -266,11 +271,18 @@ class Client:
         self._known_revision = max(self._known_revision, reply.revision)
         return connection, reply.refused
 
+    def _drop_left_behind(self) -> None:
+        """As `LeftBehind`: the store has another channel."""
+        if self._left_behind is not None:
+            self._left_behind.close()
+            self._left_behind = None
+
     def _let_go(self, connection: Connection) -> None:
         self.is_ready = False
         self._connection = None
-        if connection.is_silent:  # as `LeftBehind`
-            self.world.after(self.process.heartbeat_timeout_s, self.process.run, connection.close)
+        if connection.is_silent:
+            self._drop_left_behind()
+            self._left_behind = connection
         else:
             connection.close()
 

@@ -8,6 +8,7 @@ from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MAX_GROUP_RANKS, 
 from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.state.placement import is_place
+from memfabric_hybrid.store.state.sessions import MAX_CHANNELS
 
 
 def check(state: StoreState, connected: set[int] | None = None) -> None:
@@ -44,8 +45,10 @@ def _keys_and_sessions(state: StoreState) -> None:
         assert session.id == id
         assert set(session.keys) == owned[id]
         assert session.key_bytes == sum(session.keys.values()) <= MAX_EPHEMERAL_BYTES
-        assert sessions._by_connection[session.connection] is session
-    assert len(sessions._by_connection) == len(sessions._sessions)
+        assert session.connection in session.channels
+        assert len(session.channels) <= MAX_CHANNELS
+        assert all(sessions._by_connection[channel] is session for channel in session.channels)
+    assert len(sessions._by_connection) == sum(len(session.channels) for session in sessions._sessions.values())
 
 
 def _ranks(state: StoreState) -> None:

@@ -25,11 +25,12 @@ from memfabric_hybrid.store import (
     WatchUpdate,
     parse_url,
 )
-from memfabric_hybrid.store.client import dialer
+from memfabric_hybrid.store.client import dialer, event_channel
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost
 from memfabric_hybrid.store.client.dialer import Dialer
 from memfabric_hybrid.store.messages import EVENTS
+from memfabric_hybrid.store.state.sessions import MAX_CHANNELS
 from store.worlds import PATIENCE_S, soon, wait_until
 from support import pause_points
 from support.workers import Cluster
@@ -288,6 +289,35 @@ def test_a_stopped_store_accuses_nobody_when_it_goes_on(cluster: Cluster, store_
     assert client.get("k", deadline=soon()) == b"v"
     assert lost == []
     client.close()
+
+
+def test_a_stopped_store_accuses_nobody_who_has_tried_to_reach_it_meanwhile(
+    cluster: Cluster, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it goes on, it reads the greetings and ends of many attempts before the one that counts."""
+    member, observer = Member(store_url, 0), Member(store_url, 1)
+    standing = member.client._channel.standing
+    with monkeypatch.context() as patch:
+        patch.setattr(event_channel, "HANDOVER_TIMEOUT_S", 0.02)
+        cluster.kill(0, signal.SIGSTOP)
+        with pytest.raises(TimedOut):
+            member.client.set(member.key, b"again", ephemeral=True, deadline=Deadline(0.1))
+        assert isinstance(member.event(), SessionLost)
+        wait_until(lambda: standing._attempts > 2 * MAX_CHANNELS)
+        with pause_points.held("store.before_hand_over") as before_the_last:
+            before_the_last.wait_until_reached()
+            cluster.kill(0, signal.SIGCONT)
+            for _ in range(3):  # who comes later is served later: by then it has read what was there
+                with StoreClient(store_url) as newcomer:
+                    assert newcomer.get(member.key, deadline=soon()) is not None
+    assert isinstance(member.event(), SessionRestored)
+    observer.client.set("last", b"", deadline=soon())
+    seen: dict[str, bytes | None] = {}
+    while "last" not in seen:
+        seen = dict(observer.updates.get(timeout=PATIENCE_S).entries)
+        assert None not in seen.values(), "nobody has died"
+    for one in (member, observer):
+        one.client.close()
 
 
 # --- members --------------------------------------------------------------------------------------------------------

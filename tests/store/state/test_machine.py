@@ -11,7 +11,7 @@ from memfabric_hybrid.store.state.effects import Close, Send
 from memfabric_hybrid.store.state.machine import HELLO_TIMEOUT_S, StoreState
 from memfabric_hybrid.store.state.next_deadline import NEVER
 from memfabric_hybrid.store.state.ranks import OFFER_S
-from memfabric_hybrid.store.state.sessions import STALL_S
+from memfabric_hybrid.store.state.sessions import MAX_CHANNELS, STALL_S
 from memfabric_hybrid.store.state.watches import SPACING_S
 from store.bench import TIMEOUT_S, Bench, answer, gather, only, session_id
 
@@ -182,14 +182,74 @@ def test_a_heartbeat_read_right_after_a_stall_gives_no_credit(bench: Bench) -> N
     assert bench.pass_time(0.2) == [Close(10, "no heartbeat for 3 s"), Close(11, "no heartbeat for 3 s")]
 
 
-def test_a_new_event_channel_replaces_the_old_one(bench: Bench) -> None:
+@pytest.mark.parametrize("said", [m.Heartbeat(), m.Restore(0, {"k": b"v"}, (), (), {})])
+def test_a_new_event_channel_replaces_the_old_one_when_it_is_used(bench: Bench, said: m.Request) -> None:
     request = bench.member(1)
+    bench.say(10, m.Heartbeat())
     bench.say(request, m.Set("k", b"v", True))
-    assert bench.greet(12, 1, m.EVENTS)[0] == Close(10, "its session has a new event channel")
+    assert bench.greet(12, 1, m.EVENTS) == [Send((12,), m.Welcome(bench.state.incarnation, 1))]
+    assert bench.say(12, said)[0] == Close(10, "its session has a new event channel")
     assert bench.leave(10) == []
     assert answer(bench.say(request, m.Get("k"))) == m.Value(b"v")
     bench.leave(12)
     assert answer(bench.say(request, m.Get("k"))) == m.Value(None)
+
+
+def test_an_event_channel_that_is_given_up_after_its_greeting_changes_nothing(bench: Bench) -> None:
+    """A store that stood still reads the greeting and the end of an attempt at once."""
+    request = bench.member(1)
+    bench.say(10, m.Heartbeat())
+    bench.say(request, m.Set("k", b"v", True))
+    bench.say(request, m.StartWatch(7, "k"))
+    for attempt in (12, 13):
+        bench.greet(attempt, 1, m.EVENTS)
+        bench.say(request, m.Set("k", b"w", True))
+        [push] = bench.state.changes(bench.now + 1)
+        assert isinstance(push, Send)
+        assert push.connections == [10]
+        bench.now += 1
+        bench.say(10, m.Heartbeat())
+        assert bench.leave(attempt) == []
+    assert answer(bench.say(request, m.Get("k"))) == m.Value(b"w")
+
+
+def test_a_session_goes_on_with_the_channel_that_is_left(bench: Bench) -> None:
+    request = bench.member(1)
+    bench.say(10, m.Heartbeat())
+    bench.say(request, m.Set("k", b"v", True))
+    bench.greet(12, 1, m.EVENTS)
+    bench.leave(10)
+    assert answer(bench.say(request, m.Get("k"))) == m.Value(b"v")
+    [snapshot, _] = bench.say(request, m.StartWatch(7, "k"))
+    assert isinstance(snapshot, Send)
+    assert snapshot.connections == (12,)
+    bench.leave(12)
+    assert answer(bench.say(request, m.Get("k"))) == m.Value(None)
+
+
+def test_the_newest_channel_is_used_while_none_has_spoken(bench: Bench) -> None:
+    request = bench.member(1)
+    bench.greet(12, 1, m.EVENTS)
+    [snapshot, _] = bench.say(request, m.StartWatch(7, "k"))
+    assert isinstance(snapshot, Send)
+    assert snapshot.connections == (12,)
+
+
+def test_all_channels_end_with_the_session(bench: Bench) -> None:
+    request = bench.member(1)
+    bench.greet(12, 1, m.EVENTS)
+    assert bench.say(request, m.Goodbye())[1:] == [Close(10, "goodbye"), Close(12, "goodbye")]
+    bench.member(2)
+    bench.greet(22, 2, m.EVENTS)
+    assert {Close(20, "no heartbeat for 3 s"), Close(22, "no heartbeat for 3 s")} < set(bench.pass_time(3.2))
+
+
+def test_a_session_has_so_many_channels_at_most(bench: Bench) -> None:
+    bench.member(1)
+    bench.say(10, m.Heartbeat())
+    for number in range(100, 99 + MAX_CHANNELS):
+        assert len(bench.greet(number, 1, m.EVENTS)) == 1
+    assert bench.greet(200, 1, m.EVENTS)[0] == Close(100, "its session has a new event channel")
 
 
 def test_goodbye(bench: Bench) -> None:

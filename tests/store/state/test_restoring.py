@@ -39,7 +39,8 @@ def test_restoring_to_the_same_server_is_the_whole_truth(bench: Bench) -> None:
     bench.say(request, m.Set("unlisted", b"", True))
     bench.say(request, m.HoldRange("unlisted", 1))
     bench.greet(12, 1, m.EVENTS)
-    reply = bench.say(12, full_restore(known_revision=0))[0]
+    closed, reply = bench.say(12, full_restore(known_revision=0))[:2]
+    assert closed == Close(10, "its session has a new event channel")
     assert isinstance(reply, Send)
     assert isinstance(reply.message, m.Restored)
     assert reply.message.refused == ()

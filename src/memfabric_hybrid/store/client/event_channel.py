@@ -171,6 +171,7 @@ class EventChannel:
                 continue
             pauses = pauses_s()
             self._dialer.returning = False
+            self._left_behind.replaced_at(connection.url)
             _native._pause_point("store.hand_over.accepted")
             self._report(event)  # whoever waits for the store knows what it has lost there before it goes on
             self._losses.back(connection.url, self.standing.is_served(event))
@@ -207,6 +208,8 @@ class EventChannel:
         try:
             connection.send(m.framed(restore), until)
             reply = connection.receive(until)
+            while isinstance(reply, (m.WatchSnapshot, m.Changed)):  # for the channel before; there will be snapshots
+                reply = connection.receive(until)
             if type(reply) is not m.Restored:
                 raise ConnectionLost(f"the store answered Restore with {reply}")
         except (ConnectionLost, AnswerLate):
@@ -269,7 +272,7 @@ class EventChannel:
         if heartbeat is not None:
             heartbeat.stop()
         if keep:
-            self._left_behind.keep(connection)
+            self._left_behind.keep(connection, has_moved=connection.url != self._dialer.url)
         else:
             connection.close()
 

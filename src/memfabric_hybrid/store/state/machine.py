@@ -21,6 +21,7 @@ from memfabric_hybrid.store.state.sessions import Session
 from memfabric_hybrid.store.state.tables import NeedsSession, StoreTables
 
 HELLO_TIMEOUT_S = 10.0
+NEW_CHANNEL = "its session has a new event channel"
 
 
 class StoreState:
@@ -94,14 +95,16 @@ class StoreState:
         self.tables.waiters.withdraw(connection)
         self.tables.recovery.withdraw(connection)
         effects = self.tables.rendezvous.withdraw(connection)
-        session = self.tables.sessions.on(connection)
+        session = self.tables.sessions.lose(connection)
         return [*effects, *self.tables.end_session(session)] if session is not None else effects
 
     def message(self, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
         session_id = self._greeted.get(connection)
         if session_id is None:
             session = self.tables.sessions.on(connection)
-            return self._greet(connection, message, now) if session is None else self._on_channel(session, message, now)
+            if session is None:
+                return self._greet(connection, message, now)
+            return self._on_channel(session, connection, message, now)
         tables = self.tables
         if (
             connection in tables.rendezvous.waiting
@@ -163,9 +166,8 @@ class StoreState:
         effects: list[Effect] = []
         tables = self.tables
         for session in tables.sessions.silent(now):
-            effects += tables.end_session(session)
             reason = f"no heartbeat for {session.heartbeat_timeout_s:.6g} s"
-            effects.append(Close(session.connection, reason))
+            effects += self._end_session(session, reason)
             effects += self._close_requests(session.id, reason)
         for connection, since in list(self._strangers.items()):
             if now - since > HELLO_TIMEOUT_S:
@@ -261,22 +263,27 @@ class StoreState:
             self._greeted[connection] = message.session
             self._connections[message.session] += 1
             return [welcome]
-        replaced = self.tables.sessions.open(
+        surplus = self.tables.sessions.open(
             message.session, connection, message.heartbeat_timeout_s, now, returning=message.returning
         )
-        if replaced is None:
-            return [welcome]
-        return [Close(replaced, "its session has a new event channel"), welcome]
+        return [welcome] if surplus is None else [Close(surplus, NEW_CHANNEL), welcome]
 
-    def _on_channel(self, session: Session, message: m.Request, now: float) -> list[Effect]:
+    def _on_channel(self, session: Session, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
         session.heard_at = now
+        effects: list[Effect] = [
+            Close(earlier, NEW_CHANNEL) for earlier in self.tables.sessions.spoke(session, connection)
+        ]
         if type(message) is m.Heartbeat:
-            return []
+            return effects
         if type(message) is not m.Restore:
-            return self.expel(session.connection, f"{type(message).__name__} on the event channel")
+            return effects + self.expel(connection, f"{type(message).__name__} on the event channel")
         if not 0 <= message.known_revision <= MAX_REVISION:
-            return self.expel(session.connection, f"Restore with the impossible revision {message.known_revision}")
-        return restore(self.tables, session, message)
+            return effects + self.expel(connection, f"Restore with the impossible revision {message.known_revision}")
+        return effects + restore(self.tables, session, message)
+
+    def _end_session(self, session: Session, reason: str) -> list[Effect]:
+        channels = list(session.channels)
+        return [*self.tables.end_session(session), *(Close(channel, reason) for channel in channels)]
 
     def _beyond_requests(self, connection: ConnectionId, session_id: bytes, message: m.Request) -> list[Effect]:
         if type(message) is not m.Goodbye:
@@ -284,7 +291,7 @@ class StoreState:
         effects: list[Effect] = [Send((connection,), m.Done(self.tables.keyspace.revision))]
         session = self.tables.sessions.get(session_id)
         if session is not None:
-            effects += [*self.tables.end_session(session), Close(session.connection, "goodbye")]
+            effects += self._end_session(session, "goodbye")
         return effects
 
 
