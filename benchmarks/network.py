@@ -32,6 +32,7 @@ from support.two_hosts import two_hosts
 from support import network_drivers, network_plot
 
 SOCKET, UCX, OURS, OURS_BY_UCX = "one socket", "UCX", "ours", "ours by UCX"
+PEERS = ("Mooncake", "NIXL")
 BY_UCX_BAR = 0.9  # times as fast as UCX's driver, for every shape
 BARS: dict[str, tuple[tuple[str, float], ...]] = {  # times as fast as whom
     "4KiB": ((UCX, 1 / 1.5),),
@@ -39,11 +40,15 @@ BARS: dict[str, tuple[tuple[str, float], ...]] = {  # times as fast as whom
     "kv122": ((UCX, 1.0),),
     "4096x4KiB": ((SOCKET, 0.95), (UCX, 3.0)),
 }
+PEERS_BAR = 1.0  # for every shape
 MOONCAKE = {  # its defaults refuse batches of 4096 pieces
     "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "8192",
     "MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER": "8192",
 }
 OVER_TCP = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "cable"}
+UCX_ROOT = Path(sysconfig.get_path("purelib")) / "libucx"  # of the Python package; the driver takes it, or the system's
+_UCP = UCX_ROOT / "lib" / "libucp.so.0"
+SAME_UCX = {"MF_UCX_LIBRARY": str(_UCP)} if _UCP.exists() else {}  # ours would take the system's first
 MOST_OPERATIONS = 200  # of one sample
 
 
@@ -60,8 +65,7 @@ def write_layouts(shapes: list[Shape], path: Path) -> None:
 
 
 def programs(layouts: Path, with_peers: bool) -> list[Program]:
-    ucx_root = Path(sysconfig.get_path("purelib")) / "libucx"
-    build(f"-DMF_UCX_ROOT={ucx_root}")
+    build(f"-DMF_UCX_ROOT={UCX_ROOT}")
     binaries = BUILD / "benchmarks" / "native"
     chosen = [network_drivers.native(SOCKET, binaries / "tcp_limit", layouts), network_drivers.ours()]
     if (binaries / "ucx_limit").exists():
@@ -88,15 +92,16 @@ def measure(drivers: list[Driver], number: int, shape: Shape, rounds: int) -> di
 def tell(report: Report, shape: Shape, medians: dict[str, float]) -> None:
     ours = medians[OURS]
     ratios = {name: median / ours for name, median in medians.items() if name != OURS}
+    bars = {**dict(BARS.get(shape.name, ())), **dict.fromkeys(PEERS, PEERS_BAR)}
     verdicts = [
         f"{ratios[name]:.2f} × {name}: {bar(ratios[name], limit, at_least=True)}"
-        for name, limit in BARS.get(shape.name, ())
+        for name, limit in bars.items()
         if name in ratios
     ]
     if OURS_BY_UCX in medians and UCX in medians:
         by_ucx = medians[UCX] / medians[OURS_BY_UCX]
         verdicts.append(f"by UCX {by_ucx:.2f} × {UCX}: {bar(by_ucx, BY_UCX_BAR, at_least=True)}")
-    verdicts += [f"{ratios[name]:.2f} × {name}" for name in ratios if name not in dict(BARS.get(shape.name, ()))]
+    verdicts += [f"{ratios[name]:.2f} × {name}" for name in ratios if name not in bars]
     figures = ", ".join(f"{name} {median:.1f}" for name, median in medians.items())
     row: dict[str, Any] = {"shape": shape.name, "bytes": shape.total_bytes, "median_us": medians, "ratios": ratios}
     speed = f"{shape.total_bytes / ours / 1e3:.2f} GB/s"
@@ -123,7 +128,7 @@ def main() -> None:
             certificates = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             chosen.append(network_drivers.ours_with_tls(certificates))
         if options.ucx:
-            chosen.append(network_drivers.ours_by_ucx({"MF_UCX_DEVICES": "tcp:cable"}))
+            chosen.append(network_drivers.ours_by_ucx({"MF_UCX_DEVICES": "tcp:cable", **SAME_UCX}))
         drivers = [stack.enter_context(network_drivers.started(program, hosts)) for program in chosen]
         for number, shape in enumerate(shapes):
             is_size = number >= len(all_shapes())

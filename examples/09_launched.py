@@ -39,10 +39,9 @@ if __name__ == "__main__":
     mf.check(shm.initialize(store_url(), world_size, rank, 0, shm.ShmConfig()))
     heap = shm.create(0, world_size, rank, 2 << 20)
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
-    mf.check(heap.put(right, 0, f"hello from rank {rank}".encode().ljust(64)))
+    heap.put(f"hello from rank {rank}".encode().ljust(64), right)
     mf.check(heap.barrier())
-    received = bytearray(64)
-    mf.check(heap.get(received, rank, 0))
+    received = heap.get(rank, out=bytearray(64))
     reached = "directly" if heap.reach(left) & shm.ShmDataOpType.MTE else "over the network"
     print(f"rank {rank} of {world_size} got: {received.decode().strip()} ({reached})", flush=True)
     mf.check(heap.barrier())

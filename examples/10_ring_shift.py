@@ -20,11 +20,12 @@ def shift(count: int) -> bool:
     """No Python inside: addresses, copies and the signal are plain loads and stores."""
     rank, size = device.rank(), device.rank_size()
     left, right = (rank - 1 + size) % size, (rank + 1) % size
-    device.put(right, PUT_HERE, device.array(rank, count, np.float64))
+    if not device.put(right, PUT_HERE, device.array(rank, count, np.float64)):
+        return False
     device.quiet()
     device.atomic_add_i64(device.address(right, SIGNAL), 1)
-    device.get(device.array(rank, count, np.float64, GET_HERE), left, 0)
-    return device.wait_until_i64(device.address(rank, SIGNAL), device.EQ, 1, device.FOREVER)
+    fetched = device.get(device.array(rank, count, np.float64, GET_HERE), left, 0)
+    return fetched and device.wait_until_i64(device.address(rank, SIGNAL), device.EQ, 1, device.FOREVER)
 
 
 def ring(heap: shm.ShareMemory) -> None:
@@ -32,7 +33,7 @@ def ring(heap: shm.ShareMemory) -> None:
     heap.array(rank, COUNT, np.float64)[:] = np.arange(COUNT) + 1000 * rank
     mf.check(heap.barrier())
     if not shift(COUNT):
-        raise RuntimeError("a rank is gone")
+        raise RuntimeError("a rank is gone, or its memory is too small")
     expected = np.arange(COUNT) + 1000.0 * left
     np.testing.assert_array_equal(heap.array(rank, COUNT, np.float64, PUT_HERE), expected)
     np.testing.assert_array_equal(heap.array(rank, COUNT, np.float64, GET_HERE), expected)

@@ -26,22 +26,25 @@ def all_reduce_one_shot(count: int, result: int) -> None:
 
 
 @njit(nogil=True, fastmath=True)
-def all_reduce_in_place(count: int) -> None:
+def all_reduce_in_place(count: int) -> bool:
     """Every rank sums its share of the floats and stores the sums on all ranks, where the floats were: for much data.
-    Needs a barrier before and after."""
+    Needs a barrier before and after. False if somebody's memory could not be reached."""
     rank, size = device.rank(), device.rank_size()
     begin, end = count * rank // size, count * (rank + 1) // size
     sums = np.empty(BLOCK, np.float32)
     for start in range(begin, end, BLOCK):
         length = min(BLOCK, end - start)
         part = sums[:length]
-        device.get(part, 0, start * 4)
+        if not device.get(part, 0, start * 4):
+            return False
         for peer in range(1, size):
             theirs = device.array(peer, length, np.float32, start * 4)
             for i in range(length):
                 part[i] += theirs[i]
         for peer in range(size):
-            device.put(peer, start * 4, part)
+            if not device.put(peer, start * 4, part):
+                return False
+    return True
 
 
 @njit(nogil=True, fastmath=True)

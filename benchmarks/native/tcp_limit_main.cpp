@@ -2,15 +2,12 @@
 //
 // The limit of one TCP connection: sent straight from the source, received straight into place, with blocking calls and
 // nothing else. A driver as benchmarks/support/network_drivers.py wants it.
-#include <sys/mman.h>
-
 #include <cstdint>
-#include <cstring>
-#include <string>
 #include <vector>
 
 #include "layouts.h"
 #include "meeting.h"
+#include "region.h"
 
 namespace {
 
@@ -20,13 +17,6 @@ struct Header {
     std::uint64_t offset;
     std::uint64_t size;
 };
-
-char* region(int fill) {
-    void* memory = mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) die("no memory");
-    std::memset(memory, fill, kRegionBytes);
-    return static_cast<char*>(memory);
-}
 
 void serve(const char* address) {
     char* const memory = region(1);

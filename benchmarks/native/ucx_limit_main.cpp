@@ -2,7 +2,6 @@
 //
 // UCX as it is at its best: registered memory, puts and one flush, both sides polling. A driver as
 // benchmarks/support/network_drivers.py wants it. UCX_TLS and its relatives choose the route.
-#include <sys/mman.h>
 #include <ucp/api/ucp.h>
 
 #include <cstdint>
@@ -12,6 +11,7 @@
 
 #include "layouts.h"
 #include "meeting.h"
+#include "region.h"
 
 namespace {
 
@@ -39,9 +39,7 @@ struct Ucx {
         worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
         worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
         check(ucp_worker_create(context, &worker_params, &worker), "ucp_worker_create");
-        memory =
-            static_cast<char*>(mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        std::memset(memory, fill, kRegionBytes);
+        memory = region(fill);
         ucp_mem_map_params_t map{};
         map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
         map.address = memory;

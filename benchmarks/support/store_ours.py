@@ -14,7 +14,7 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store import StoreServer, WatchUpdate, connect
 from support.store_peers import FACT, TIMEOUT_S, StorePeer
 
-GROUP, FACTS, ROUNDS = "bm/ranks", "bm/0/", "bm-"  # the names of members of a pool
+GROUP, FACTS, ROUNDS = "bm/ranks", "bm/0/one host/", "bm-"  # the names of members of a pool
 START_S = 30.0
 ERRORS = 3  # a thousand clients that wait for each other say so
 

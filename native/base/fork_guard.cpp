@@ -31,10 +31,11 @@ private:
 constinit std::atomic<std::uint32_t> ForkGuard::forks_{0};
 
 std::uint32_t ForkGuard::forks() {
-    static const int handler = pthread_atfork(nullptr, nullptr, [] { forks_.fetch_add(1, std::memory_order_relaxed); });
-    static_cast<void>(handler);
+    static const ChildHook hook([] { forks_.fetch_add(1, std::memory_order_relaxed); });
     return forks_.load(std::memory_order_relaxed);
 }
+
+ChildHook::ChildHook(void (*begin)()) { pthread_atfork(nullptr, nullptr, begin); }
 
 NoForks::NoForks() { ForkTurn::process().take(); }
 

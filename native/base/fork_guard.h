@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A forked child inherits the bytes of its parent but none of its threads, and locks that those threads held stay
-// locked forever. Three ways to live with that, whoever forked:
+// locked forever. Four ways to live with that, whoever forked:
 //
 //     an object          has a ForkGuard, and asks it before it touches its threads, locks or sockets
+//     what is global     and needs no lock is put right by a ChildHook, before the child does anything
 //     a process's table  is held across forks, so that the child gets it unlocked and begins anew
 //     a step in code     that is not ours is taken under NoForks, so that no child finds it half-done
 #pragma once
@@ -36,6 +37,14 @@ private:
     static std::atomic<std::uint32_t> forks_;
 
     const std::uint32_t made_after_ = forks();
+};
+
+// `begin` runs in every child that is forked from now on, on its only thread. There is one for each, ever:
+//
+//     static const ChildHook hook(forget_other_threads);
+class MF_API ChildHook {
+public:
+    explicit ChildHook(void (*begin)());
 };
 
 // `Table::process()` is locked by `before_fork`, unlocked by `after_fork` in the parent, and by `begin_in_child` in the

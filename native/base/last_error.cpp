@@ -4,12 +4,24 @@
 #include <array>
 #include <cstdarg>
 #include <cstdio>
+#include <new>
 #include <utility>
+
+#include "base/per_thread.h"
 
 namespace memfabric {
 namespace {
 
-thread_local std::string sentence_of_thread;
+struct Sentences {
+    std::string last;
+    std::string reported;
+};
+
+void keep(std::string_view sentence) noexcept try {
+    PerThread<Sentences>::get().last = sentence;
+} catch (const std::bad_alloc&) {
+    if (Sentences* const kept = PerThread<Sentences>::find(); kept != nullptr) kept->last.clear();
+}
 
 }  // namespace
 
@@ -19,14 +31,24 @@ Status fail(Status status, const char* format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
-    sentence_of_thread = text.data();
+    keep(text.data());
     return status;
 }
 
-void set_last_error(std::string_view sentence) { sentence_of_thread = sentence; }
+void set_last_error(std::string_view sentence) { keep(sentence); }
 
-const std::string& last_error() { return sentence_of_thread; }
+const std::string& last_error() { return PerThread<Sentences>::get().last; }
 
-std::string take_last_error() { return std::exchange(sentence_of_thread, {}); }
+std::string take_last_error() {
+    Sentences& sentences = PerThread<Sentences>::get();
+    return std::exchange(sentences.last, sentences.reported);
+}
+
+void report_last_error() {
+    Sentences& sentences = PerThread<Sentences>::get();
+    sentences.reported = sentences.last;
+}
+
+void clear_last_error() { PerThread<Sentences>::get() = {}; }
 
 }  // namespace memfabric

@@ -4,12 +4,22 @@
 // number is written once.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 namespace memfabric {
 
 inline constexpr std::uint32_t kMaxRanks = 1024;             // of a cluster, and of an object
 inline constexpr std::uint32_t kMaxGatherBytes = 64 * 1024;  // from each rank, in shared memory and through the store
+inline constexpr int kBacklog = kMaxRanks;                   // of what listens: all may connect in the same instant
+
+// A call that waits says so in the log: the first time, and the longest pause until it says so again.
+inline constexpr std::chrono::seconds kFirstWaitingNotice{2};
+inline constexpr std::chrono::seconds kLongestWaitingPause{60};
+inline constexpr std::size_t kShownRanks = 16;  // that a sentence names
+
+inline constexpr std::chrono::seconds kFarewell{1};  // for the last answers of others to whoever leaves or gives up
 
 // A notification goes as one packet, and its receiver's service thread reads it between first contacts: it says that
 // something is there. What is larger belongs into registered memory.

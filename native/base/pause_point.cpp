@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/pause_point.h"
 
-#include <pthread.h>
-
 #include <condition_variable>
 #include <map>
 #include <mutex>
+
+#include "base/fork_guard.h"
 
 namespace memfabric {
 namespace {
@@ -41,11 +41,10 @@ void PausePoint::wait_at(const char* name) {
 }
 
 void PausePoint::hold(const std::string& name) {
-    static const int fork_handler = pthread_atfork(nullptr, nullptr, [] {
+    static const ChildHook hook([] {
         held = new Held;  // the parent's may be locked by a thread that is not here
         held_.store(0);
     });
-    static_cast<void>(fork_handler);
     const std::lock_guard lock(held->mutex);
     held->points.emplace(name, Point{});
     held_.store(static_cast<int>(held->points.size()));

@@ -4,7 +4,9 @@
 // Python module knows no C library, and both know this.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -31,7 +33,20 @@ struct Heap {
 struct Bytes {
     std::span<const std::byte> data;
 };
-using Texts = std::vector<std::string_view>;
+// A few, held without memory of their own.
+class Texts {
+public:
+    static constexpr std::size_t kMost = 7;
+
+    void push_back(std::string_view text) { texts_[count_++] = text; }
+    void clear() { count_ = 0; }
+    auto begin() const { return texts_.begin(); }
+    auto end() const { return texts_.begin() + count_; }
+
+private:
+    std::array<std::string_view, kMost> texts_;
+    std::size_t count_ = 0;
+};
 
 // None, an integer, a str, bytes, or a tuple of str.
 using Argument = std::variant<std::monostate, std::uint64_t, std::int64_t, std::string_view, Bytes, Texts>;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "base/last_error.h"
 #include "capi/interpreter.h"
 
 namespace memfabric::capi {
@@ -53,6 +54,14 @@ void carry_out(bridge::Call& call) {
         carry = bridge::served();
     }
     carry(call);
+}
+
+Status check_numbers(const bridge::Call& answer, std::size_t count) {
+    if (answer.status != Status::Ok || answer.numbers.size() == count) return answer.status;
+    return fail(Status::Error,
+                "%s answered with %zu numbers, expected %zu: libmf_smem.so and the Python package memfabric_hybrid are "
+                "of different versions",
+                answer.function, answer.numbers.size(), count);
 }
 
 }  // namespace memfabric::capi

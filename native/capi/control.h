@@ -39,6 +39,9 @@ bridge::Argument argument(Number number) {
     }
 }
 
+// Whether the call has answered with so many numbers; Error if it did with others: it is of another version.
+[[nodiscard]] Status check_numbers(const bridge::Call& answer, std::size_t count);
+
 template <typename... Arguments>
 bridge::Call control(const char* function, Arguments&&... given) {
     const bridge::Argument arguments[] = {argument(std::forward<Arguments>(given))..., {}};  // one more: never empty

@@ -86,15 +86,25 @@ void add_libraries_near(const fs::path& bin, Environment& found) {
     }
 }
 
+// This very file, as long as a relative path of it means something: a program may go to another folder. "" if the
+// loader does not say.
+const fs::path& library_file() {
+    static const fs::path& file = *new fs::path([] {
+        Dl_info self{};
+        const bool is_known = dladdr(reinterpret_cast<const void*>(&find_environment), &self) != 0;
+        return is_known && self.dli_fname != nullptr ? fs::absolute(real_path(self.dli_fname)) : fs::path();
+    }());
+    return file;
+}
+
+[[gnu::constructor]] void find_library_file() { static_cast<void>(library_file()); }
+
 }  // namespace
 
 Status find_environment(Environment& found) {
     found = {};
-    Dl_info self{};
-    if (dladdr(reinterpret_cast<const void*>(&find_environment), &self) == 0 || self.dli_fname == nullptr) {
-        return fail(Status::Error, "the loader does not say where libmf_smem.so is");
-    }
-    const fs::path library = real_path(self.dli_fname);
+    const fs::path& library = library_file();
+    if (library.empty()) return fail(Status::Error, "the loader does not say where libmf_smem.so is");
     const fs::path folder = library.parent_path();
     found.library = library;
     if (is_there(folder / kNote)) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/fork_guard.h"
+#include "base/per_thread.h"
 
 namespace memfabric::capi {
 
@@ -67,8 +68,10 @@ public:
     // The object, for as long as this thread asks for no other; nullptr if the handle is invalid.
     Object* find(const void* given) {
         const auto handle = reinterpret_cast<std::uint64_t>(given);
-        if (slot_of(handle).handle.load(std::memory_order_acquire) == handle && handle == used.handle) [[likely]]
-            return used.object.get();
+        const Used* const used = PerThread<Used>::find();
+        if (used != nullptr && used->handle == handle &&
+            slot_of(handle).handle.load(std::memory_order_acquire) == handle) [[likely]]
+            return used->object.get();
         return find_other(handle);
     }
 
@@ -101,18 +104,14 @@ private:
             const Slot& slot = slot_of(handle);
             if (handle != 0 && slot.handle.load(std::memory_order_relaxed) == handle) found = {handle, slot.object};
         }
+        Used& used = PerThread<Used>::get();
         std::swap(used, found);  // what was used before goes without the lock: it may be the last one who has it
         return used.object.get();
     }
-
-    static thread_local Used used;
 
     std::mutex mutex_;  // for everything but the numbers in the slots
     std::uint64_t last_number_ = 0;
     std::array<Slot, kMost> slots_;
 };
-
-template <typename Object, std::uint64_t kTag>
-thread_local typename Handles<Object, kTag>::Used Handles<Object, kTag>::used;
 
 }  // namespace memfabric::capi

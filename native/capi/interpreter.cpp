@@ -119,10 +119,16 @@ Status load(const Environment& environment) {
     return Status::Ok;
 }
 
-void prepare_fork();
-void after_fork_in_parent();
-void after_fork_in_child();
+void tell_python_of_forks();
 void end_at_exit();
+
+// An interpreter that has failed to start is left half made: what it says when it is started again is of no use.
+std::string why_never;  // under `start_mutex`
+
+Status refuse_to_start(const Environment& environment) {
+    return fail(Status::Error, "Python does not start in the environment of %s: %s", environment.program.c_str(),
+                why_never.c_str());
+}
 
 // On the thread that called us, which then goes on without the interpreter's lock.
 Status initialise(const Environment& environment) {
@@ -132,26 +138,44 @@ Status initialise(const Environment& environment) {
     if (!python.PyStatus_Exception(status)) status = python.Py_InitializeFromConfig(&config);
     python.PyConfig_Clear(&config);
     if (python.PyStatus_Exception(status)) {
-        return fail(Status::Error, "Python does not start in the environment of %s: %s", environment.program.c_str(),
-                    status.err_msg == nullptr ? "it does not say why" : status.err_msg);
+        why_never = status.err_msg == nullptr ? "it does not say why" : status.err_msg;
+        return refuse_to_start(environment);
     }
     // Whoever imports it first is the main thread, for which Python must never take another that comes and goes.
     python.Py_DecRef(python.PyImport_ImportModule("threading"));
-    bridge::make_fork_handlers();
-    pthread_atfork(prepare_fork, after_fork_in_parent, after_fork_in_child);
+    tell_python_of_forks();
     std::atexit(end_at_exit);
     python.PyEval_SaveThread();
     return Status::Ok;
 }
 
+// What is started runs code of the environment (its .pth files, sitecustomize), which may fork on this thread.
+constinit thread_local bool is_starting = false;
+
+struct Starting {
+    Starting() {
+        start_mutex.lock();
+        is_starting = true;
+    }
+    ~Starting() {
+        is_starting = false;
+        start_mutex.unlock();
+    }
+    Starting(const Starting&) = delete;
+    Starting& operator=(const Starting&) = delete;
+};
+
 Status load_and_initialise(const Environment& environment) {
-    const std::lock_guard lock(start_mutex);
+    const Starting starting;
     if (!is_loaded) {
         const Status status = load(environment);
         if (status != Status::Ok) return status;
         is_loaded = true;
     }
-    return python.Py_IsInitialized() != 0 ? Status::Ok : initialise(environment);
+    if (!why_never.empty()) return refuse_to_start(environment);
+    if (python.Py_IsInitialized() == 0) return initialise(environment);
+    tell_python_of_forks();
+    return Status::Ok;
 }
 
 // This thread has the interpreter's lock while one exists. As AcquiredGil of the Python module, which says why.
@@ -242,31 +266,46 @@ Status import_control_plane(const Environment& environment) {
 // A C program forks without Python's knowledge. What os.fork does around a fork is done here: the forking thread takes
 // the interpreter's lock, so that no other thread is inside when the child begins, and Python is told on both sides.
 
-thread_local bool is_pythons_fork;  // os.fork and its like hold the lock, and do all of this themselves
+thread_local bool is_told;  // os.fork and its like hold the lock, and do all of this themselves
 thread_local PyGILState_STATE state_before_fork;
 
 void prepare_fork() {
-    is_pythons_fork = python.PyGILState_Check() != 0;
-    if (is_pythons_fork) return;
+    is_told = python.Py_IsInitialized() != 0 && python.PyGILState_Check() == 0;
+    if (!is_told) return;
     state_before_fork = python.PyGILState_Ensure();
     python.PyOS_BeforeFork();
 }
 
 void after_fork_in_parent() {
-    if (is_pythons_fork) return;
+    if (!is_told) return;
     python.PyOS_AfterFork_Parent();
     python.PyGILState_Release(state_before_fork);
 }
 
 void after_fork_in_child() {
-    if (is_pythons_fork) return;
+    if (!is_told) return;
     python.PyOS_AfterFork_Child();
     python.PyGILState_Release(state_before_fork);
 }
 
+// Also for an interpreter that was there before: a Python program's C code may fork by itself.
+void tell_python_of_forks() {
+    static const int once = [] {
+        bridge::make_fork_handlers();
+        return pthread_atfork(prepare_fork, after_fork_in_parent, after_fork_in_child);
+    }();
+    static_cast<void>(once);
+}
+
 // A child must not begin with a start half done.
 [[gnu::constructor]] void hold_start_across_forks() {
-    pthread_atfork([] { start_mutex.lock(); }, [] { start_mutex.unlock(); }, [] { start_mutex.unlock(); });
+    const auto hold = [] {
+        if (!is_starting) start_mutex.lock();
+    };
+    const auto let_go = [] {
+        if (!is_starting) start_mutex.unlock();
+    };
+    pthread_atfork(hold, let_go, let_go);
 }
 
 // The program's end is ours: memberships and stores end as they do at the end of a Python program.

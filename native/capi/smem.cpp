@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/last_error.h"
+#include "base/per_thread.h"
 #include "capi/control.h"
 #include "capi/objects.h"
 #include "capi/outcome.h"
@@ -15,11 +16,13 @@ using namespace memfabric::capi;
 
 namespace {
 
-thread_local std::string cleared_sentence;  // what smem_get_and_clear_last_err_msg has shown
+struct ClearedSentence {
+    std::string text;  // what smem_get_and_clear_last_err_msg has shown
+};
 
 bridge::Texts texts_of(std::initializer_list<const char*> given) {
     bridge::Texts texts;
-    for (const char* const each : given) texts.emplace_back(each == nullptr ? "" : each);
+    for (const char* const each : given) texts.push_back(each == nullptr ? "" : each);
     return texts;
 }
 
@@ -40,9 +43,11 @@ uint32_t smem_get_abi_version() { return SMEM_ABI_VERSION; }
 const char* smem_get_last_err_msg() { return last_error().c_str(); }
 
 const char* smem_get_and_clear_last_err_msg() {
-    cleared_sentence = take_last_error();
+    std::string& shown = PerThread<ClearedSentence>::get().text;
+    shown = last_error();
+    clear_last_error();
     clear_last_code();
-    return cleared_sentence.c_str();
+    return shown.c_str();
 }
 
 int32_t smem_get_last_err_code() { return last_code(); }

@@ -27,7 +27,7 @@ std::uintptr_t address_of(const void* place) { return reinterpret_cast<std::uint
 int32_t smem_bm_config_init(smem_bm_config_t* config) {
     if (config == nullptr) return is_null("smem_bm_config_init", "config");
     const bridge::Call answer = control("bm_config_init");
-    if (answer.status != Status::Ok || answer.numbers.size() != 10) return code_of(answer.status);
+    if (const Status status = check_numbers(answer, 10); status != Status::Ok) return code_of(status);
     *config = {};
     const auto& given = answer.numbers;
     config->initTimeout = static_cast<uint32_t>(given[0]);
@@ -169,11 +169,16 @@ void* smem_bm_ptr(smem_bm_t handle, uint16_t peerRankId) {
 
 uint32_t smem_bm_get_rank_id_by_gva(smem_bm_t handle, void* gva) {
     constexpr const char* kCall = "smem_bm_get_rank_id_by_gva";
+    if (handle != nullptr && gva == nullptr) return is_null(kCall, "gva"), SMEM_NO_RANK;
     Space* const space = Pools::process().find(handle);
     if (space == nullptr) return refuse_pool(kCall, handle), SMEM_NO_RANK;
     const std::uint32_t rank = space->rank_of(address_of(gva));
-    if (rank == kNoRank) failed(kCall, Status::InvalidParam);
-    return rank;
+    if (rank != kNoRank) return rank;
+    const std::string why = last_error();
+    const Status state = space->check_usable();
+    if (state == Status::Ok) set_last_error(why);
+    failed(kCall, state == Status::Ok ? Status::InvalidParam : state);
+    return SMEM_NO_RANK;
 }
 
 int32_t smem_bm_gva_to_va(smem_bm_t handle, void* gva, smem_bm_mem_type vaMemType, void** va) {
@@ -181,8 +186,9 @@ int32_t smem_bm_gva_to_va(smem_bm_t handle, void* gva, smem_bm_mem_type vaMemTyp
     if (gva == nullptr) return is_null("smem_bm_gva_to_va", "gva");
     if (va == nullptr) return is_null("smem_bm_gva_to_va", "va");
     const bridge::Call answer = control("bm_gva_to_va", handle, gva, vaMemType);
-    if (answer.status == Status::Ok && answer.numbers.size() == 1) *va = reinterpret_cast<void*>(answer.numbers[0]);
-    return code_of(answer.status);
+    const Status status = check_numbers(answer, 1);
+    if (status == Status::Ok) *va = reinterpret_cast<void*>(answer.numbers[0]);
+    return code_of(status);
 }
 
 int32_t smem_bm_register_user_mem(smem_bm_t handle, uint64_t addr, uint64_t size) {
@@ -202,8 +208,10 @@ int32_t smem_bm_copy(smem_bm_t handle, smem_copy_params* params, smem_bm_copy_ty
         return is_null(kCall, "params");
     if (space == nullptr) [[unlikely]]
         return refuse_pool(kCall, handle);
-    return outcome(kCall, space->copy(address_of(params->src), address_of(params->dest), params->dataSize, t, flags,
-                                      address_of(params->stream)));
+    return outcome(kCall, [&] {
+        return space->copy(address_of(params->src), address_of(params->dest), params->dataSize, t, flags,
+                           address_of(params->stream));
+    });
 }
 
 int32_t smem_bm_copy_batch(smem_bm_t handle, smem_batch_copy_params* params, smem_bm_copy_type t, uint32_t flags) {
@@ -218,7 +226,7 @@ int32_t smem_bm_copy_batch(smem_bm_t handle, smem_batch_copy_params* params, sme
     const BatchArrays batch{{reinterpret_cast<const std::uint64_t*>(params->sources), count},
                             {reinterpret_cast<const std::uint64_t*>(params->destinations), count},
                             {params->dataSizes, count}};
-    return outcome(kCall, space->copy_batch(batch, count, t, flags, address_of(params->stream)));
+    return outcome(kCall, [&] { return space->copy_batch(batch, count, t, flags, address_of(params->stream)); });
 }
 
 int32_t smem_bm_copy_2d(smem_bm_t handle, const void* src, uint64_t spitch, void* dest, uint64_t dpitch, uint64_t width,
@@ -228,10 +236,11 @@ int32_t smem_bm_copy_2d(smem_bm_t handle, const void* src, uint64_t spitch, void
     if (space == nullptr) return refuse_pool(kCall, handle);
     const Rectangle rectangle{
         static_cast<std::byte*>(dest), dpitch, static_cast<const std::byte*>(src), spitch, width, height};
-    return outcome(kCall, space->copy_2d(rectangle, t, flags));
+    return outcome(kCall, [&] { return space->copy_2d(rectangle, t, flags); });
 }
 
 int32_t smem_bm_wait(smem_bm_t handle) {
     Space* const space = Pools::process().find(handle);
-    return space == nullptr ? refuse_pool("smem_bm_wait", handle) : outcome("smem_bm_wait", space->wait());
+    return space == nullptr ? refuse_pool("smem_bm_wait", handle)
+                            : outcome("smem_bm_wait", [&] { return space->wait(); });
 }

@@ -37,7 +37,7 @@ uint32_t number_or(const bridge::Call& answer, uint32_t otherwise) {
 int32_t smem_shm_config_init(smem_shm_config_t* config) {
     if (config == nullptr) return is_null("smem_shm_config_init", "config");
     const bridge::Call answer = control("shm_config_init");
-    if (answer.status != Status::Ok || answer.numbers.size() != 5) return code_of(answer.status);
+    if (const Status status = check_numbers(answer, 5); status != Status::Ok) return code_of(status);
     *config = {};
     config->shmInitTimeout = static_cast<uint32_t>(answer.numbers[0]);
     config->shmCreateTimeout = static_cast<uint32_t>(answer.numbers[1]);
@@ -110,17 +110,16 @@ int32_t smem_shm_topology_can_reach(smem_shm_t handle, uint32_t remoteRank, uint
     if (handle == nullptr) return is_null("smem_shm_topology_can_reach", "handle");
     if (reachInfo == nullptr) return is_null("smem_shm_topology_can_reach", "reachInfo");
     const bridge::Call answer = control("shm_topology_can_reach", handle, remoteRank);
-    if (answer.status == Status::Ok && answer.numbers.size() == 1) {
-        *reachInfo = static_cast<uint32_t>(answer.numbers[0]);
-    }
-    return code_of(answer.status);
+    const Status status = check_numbers(answer, 1);
+    if (status == Status::Ok) *reachInfo = static_cast<uint32_t>(answer.numbers[0]);
+    return code_of(status);
 }
 
 int32_t smem_shm_control_barrier(smem_shm_t handle) {
     constexpr const char* kCall = "smem_shm_control_barrier";
     const bridge::Heap* const heap = Heaps::process().find(handle);
     if (heap == nullptr) return refuse_heap(kCall, handle);
-    return outcome(kCall, heap->group->barrier(heap->timeout, heap->inter_host.get()));
+    return outcome(kCall, [&] { return heap->group->barrier(heap->timeout, heap->inter_host.get()); });
 }
 
 int32_t smem_shm_control_allgather(smem_shm_t handle, const char* sendBuf, uint32_t sendSize, char* recvBuf,
@@ -137,9 +136,10 @@ int32_t smem_shm_control_allgather(smem_shm_t handle, const char* sendBuf, uint3
     }
     const Status room = check_room(kCall, sendSize, recvSize, heap->group->config().rank_size);
     if (room != Status::Ok) return failed(kCall, room);
-    return outcome(
-        kCall, heap->group->all_gather(reinterpret_cast<const std::byte*>(sendBuf), sendSize,
-                                       reinterpret_cast<std::byte*>(recvBuf), heap->timeout, heap->inter_host.get()));
+    return outcome(kCall, [&] {
+        return heap->group->all_gather(reinterpret_cast<const std::byte*>(sendBuf), sendSize,
+                                       reinterpret_cast<std::byte*>(recvBuf), heap->timeout, heap->inter_host.get());
+    });
 }
 
 int32_t smem_shm_subgroup_barrier(smem_shm_t handle, const char* key, uint32_t rankSize, uint32_t rankId) {
@@ -168,8 +168,9 @@ int32_t smem_shm_atomic_alloc_value(smem_shm_t handle, uint32_t limit, int32_t* 
     if (handle == nullptr) return is_null("smem_shm_atomic_alloc_value", "handle");
     if (value == nullptr) return is_null("smem_shm_atomic_alloc_value", "value");
     const bridge::Call answer = control("shm_atomic_alloc_value", handle, limit);
-    if (answer.status == Status::Ok && answer.numbers.size() == 1) *value = static_cast<int32_t>(answer.numbers[0]);
-    return code_of(answer.status);
+    const Status status = check_numbers(answer, 1);
+    if (status == Status::Ok) *value = static_cast<int32_t>(answer.numbers[0]);
+    return code_of(status);
 }
 
 int32_t smem_shm_atomic_release_value(smem_shm_t handle, int32_t value) {

@@ -65,21 +65,24 @@ int32_t smem_stream_create(void** stream) {
     if (stream == nullptr) return is_null("smem_stream_create", "stream");
     const Status status = control("init", 0).status;  // its failures have a log, like all others
     if (status != Status::Ok) return code_of(status);
-    std::shared_ptr<Stream> made = Stream::make();
-    *stream = reinterpret_cast<void*>(made->handle());
-    OwnStreams::process().add(std::move(made));
-    return 0;
+    return outcome("smem_stream_create", [&] {
+        const std::shared_ptr<Stream> made = Stream::make();
+        OwnStreams::process().add(made);
+        *stream = reinterpret_cast<void*>(made->handle());
+        return Status::Ok;
+    });
 }
 
 int32_t smem_stream_wait(void* stream) {
     if (stream == nullptr) return is_null("smem_stream_wait", "stream");
     const std::shared_ptr<Stream> found = Stream::find(number_of(stream));
-    return found == nullptr ? unknown("smem_stream_wait", stream) : outcome("smem_stream_wait", found->wait());
+    return found == nullptr ? unknown("smem_stream_wait", stream)
+                            : outcome("smem_stream_wait", [&] { return found->wait(); });
 }
 
 int32_t smem_stream_destroy(void* stream) {
     if (stream == nullptr) return is_null("smem_stream_destroy", "stream");
     const std::shared_ptr<Stream> removed = OwnStreams::process().remove(number_of(stream));
     return removed == nullptr ? unknown("smem_stream_destroy", stream)
-                              : outcome("smem_stream_destroy", removed->close());
+                              : outcome("smem_stream_destroy", [&] { return removed->close(); });
 }

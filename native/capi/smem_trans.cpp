@@ -53,7 +53,7 @@ int32_t move(const char* call, Direction direction, smem_trans_t handle, const v
         return is_null(call, "remoteUniqueId");
     if (engine == nullptr) [[unlikely]]
         return refuse_engine(call, handle);
-    return outcome(call, engine->transfer(direction, session, number_of(own), number_of(peer), size));
+    return outcome(call, [&] { return engine->transfer(direction, session, number_of(own), number_of(peer), size); });
 }
 
 template <typename Own, typename Peer>
@@ -63,7 +63,7 @@ int32_t move_batch(const char* call, Direction direction, smem_trans_t handle, O
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(call, handle);
     const TransferArrays arrays{numbers_of(own, count), numbers_of(peers, count), numbers_of(sizes, count)};
-    return outcome(call, engine->transfer_batch(direction, session, arrays));
+    return outcome(call, [&] { return engine->transfer_batch(direction, session, arrays); });
 }
 
 template <typename Own, typename Peer>
@@ -74,7 +74,7 @@ int32_t submit(const char* call, Direction direction, smem_trans_t handle, Own* 
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(call, handle);
     const TransferArrays arrays{numbers_of(own, count), numbers_of(peers, count), numbers_of(sizes, count)};
-    return outcome(call, engine->submit(direction, session, arrays, number_of(stream)));
+    return outcome(call, [&] { return engine->submit(direction, session, arrays, number_of(stream)); });
 }
 
 template <typename Pointer>
@@ -88,7 +88,7 @@ std::vector<std::uint64_t> owned(Pointer* addresses, std::size_t count) {
 int32_t smem_trans_config_init(smem_trans_config_t* config) {
     if (config == nullptr) return is_null("smem_trans_config_init", "config");
     const bridge::Call answer = control("trans_config_init");
-    if (answer.status != Status::Ok || answer.numbers.size() != 5) return code_of(answer.status);
+    if (const Status status = check_numbers(answer, 5); status != Status::Ok) return code_of(status);
     *config = {};
     config->role = static_cast<smem_trans_role_t>(answer.numbers[0]);
     config->initTimeout = static_cast<uint32_t>(answer.numbers[1]);
@@ -142,11 +142,12 @@ int32_t smem_trans_set_peer_down_callback(smem_trans_t handle, smem_trans_peer_d
 
 int32_t smem_trans_register_mem(smem_trans_t handle, void* address, size_t capacity, uint32_t) {
     constexpr const char* kCall = "smem_trans_register_mem";
+    if (handle != nullptr && address == nullptr) return is_null(kCall, "address");
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(kCall, handle);
     const std::uint64_t start = number_of(address);
     const std::uint64_t size = capacity;
-    return outcome(kCall, engine->register_memory({&start, 1}, {&size, 1}));
+    return outcome(kCall, [&] { return engine->register_memory({&start, 1}, {&size, 1}); });
 }
 
 int32_t smem_trans_batch_register_mem(smem_trans_t handle, void* addresses[], size_t capacities[], uint32_t count,
@@ -156,15 +157,17 @@ int32_t smem_trans_batch_register_mem(smem_trans_t handle, void* addresses[], si
     if (addresses == nullptr) return is_null(kCall, "addresses");
     if (capacities == nullptr) return is_null(kCall, "capacities");
     if (engine == nullptr) return refuse_engine(kCall, handle);
-    return outcome(kCall, engine->register_memory(numbers_of(addresses, count), numbers_of(capacities, count)));
+    return outcome(
+        kCall, [&] { return engine->register_memory(numbers_of(addresses, count), numbers_of(capacities, count)); });
 }
 
 int32_t smem_trans_deregister_mem(smem_trans_t handle, void* address) {
     constexpr const char* kCall = "smem_trans_deregister_mem";
+    if (handle != nullptr && address == nullptr) return is_null(kCall, "address");
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(kCall, handle);
     const std::uint64_t start = number_of(address);
-    return outcome(kCall, engine->unregister_memory({&start, 1}));
+    return outcome(kCall, [&] { return engine->unregister_memory({&start, 1}); });
 }
 
 void* smem_trans_malloc(smem_trans_t handle, size_t capacity) {
@@ -172,14 +175,16 @@ void* smem_trans_malloc(smem_trans_t handle, size_t capacity) {
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(kCall, handle), nullptr;
     std::uint64_t address = 0;
-    if (outcome(kCall, engine->allocate(capacity, address)) != 0) return nullptr;
+    if (outcome(kCall, [&] { return engine->allocate(capacity, address); }) != 0) return nullptr;
     return reinterpret_cast<void*>(address);
 }
 
 int32_t smem_trans_free(smem_trans_t handle, void* address) {
     constexpr const char* kCall = "smem_trans_free";
+    if (handle != nullptr && address == nullptr) return is_null(kCall, "address");
     TransferEngine* const engine = Engines::process().find(handle);
-    return engine == nullptr ? refuse_engine(kCall, handle) : outcome(kCall, engine->release(number_of(address)));
+    return engine == nullptr ? refuse_engine(kCall, handle)
+                             : outcome(kCall, [&] { return engine->release(number_of(address)); });
 }
 
 int32_t smem_trans_read(smem_trans_t handle, void* localAddr, const char* remoteUniqueId, const void* remoteAddr,
@@ -242,13 +247,19 @@ int32_t smem_trans_batch_quant_write(smem_trans_t handle, smem_trans_quant_copy_
     TransferEngine* const engine = Engines::process().find(handle);
     if (engine == nullptr) return refuse_engine(kCall, handle);
     const std::size_t count = given.batchSize;
-    QuantisedBatch batch{owned(given.localAddrs, count),
-                         owned(given.remoteAddrs, count),
-                         owned(given.dataSizes, count),
-                         owned(given.scale, count),
-                         owned(given.offset, count),
-                         given.unitNum,
-                         static_cast<HalfType>(given.inputType),
-                         {}};
-    return outcome(kCall, engine->write_quantised(given.remoteUniqueId, std::move(batch), number_of(given.stream)));
+    if (count == 0 || count > kMaxBatchPieces) {  // before the arrays are read
+        return failed(kCall, fail(Status::InvalidParam, "the batch has %zu pieces, it must have 1 to %zu", count,
+                                  kMaxBatchPieces));
+    }
+    return outcome(kCall, [&] {
+        QuantisedBatch batch{owned(given.localAddrs, count),
+                             owned(given.remoteAddrs, count),
+                             owned(given.dataSizes, count),
+                             owned(given.scale, count),
+                             owned(given.offset, count),
+                             given.unitNum,
+                             static_cast<HalfType>(given.inputType),
+                             {}};
+        return engine->write_quantised(given.remoteUniqueId, std::move(batch), number_of(given.stream));
+    });
 }

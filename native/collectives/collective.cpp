@@ -8,7 +8,9 @@
 #include "base/cpu.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/limits.h"
 #include "base/notice.h"
+#include "base/pause_point.h"
 #include "memory/layout.h"
 
 namespace memfabric {
@@ -23,9 +25,6 @@ constexpr std::uint64_t unit_of(std::uint32_t bytes) { return bytes == 0 ? kOneM
 constexpr std::uint64_t start_of(std::uint32_t round) { return std::uint64_t{round} << 32; }
 
 constexpr std::chrono::hours kUntilNotified{24};  // the leader has a deadline, and if it dies all are notified
-constexpr std::size_t kShownRanks = 16;
-constexpr std::chrono::seconds kFirstNotice{2};  // of who waits; the intervals grow
-constexpr std::chrono::seconds kLongestNotice{60};
 
 std::string call_of(std::uint32_t bytes) {
     return bytes == 0 ? "called barrier" : "brought " + std::to_string(bytes) + " bytes to an all-gather";
@@ -46,10 +45,6 @@ Status Collective::claim() {
     if (slots_[config_.slot].rank.compare_exchange_strong(nobody, us) || nobody == us) return Status::Ok;
     return fail(Status::Duplicated, "%s: rank_id %u is taken by rank %u of the object, this is rank %u",
                 config_.name.c_str(), config_.slot, nobody - 1, config_.rank);
-}
-
-bool Collective::would_complete() const {
-    return members_of(group_.arrivals.load(std::memory_order_relaxed)) + 1 == count_;
 }
 
 Status Collective::barrier(Clock::time_point until, InterHostExchange* inter_host) {
@@ -163,6 +158,7 @@ Status Collective::lead(const Waiting& waiting, InterHostExchange& inter_host) {
         std::memcpy(ours.data() + i * bytes, config_.page->mailbox(group_, config_.size, config_.present[i], parity),
                     bytes);
     }
+    PausePoint::reach("collective.wait");  // for the other hosts
     const Status met = came == Status::Interrupted
                            ? came
                            : inter_host.exchange(bytes, complaint, ours.data(), everybody.data(), waiting.until);
@@ -225,7 +221,8 @@ bool Collective::withdraw(const Waiting& waiting) {
 template <typename Done>
 Status Collective::wait(Done done, const Waiting& waiting) {
     if (adaptive_wait_.poll(done)) return Status::Ok;
-    std::chrono::seconds interval = kFirstNotice;
+    PausePoint::reach("collective.wait");
+    std::chrono::seconds interval = kFirstWaitingNotice;  // the intervals grow
     auto notice_at = waiting.since + interval;
     while (!done()) {
         const std::uint32_t departures = config_.liveness->departures();
@@ -237,7 +234,7 @@ Status Collective::wait(Done done, const Waiting& waiting) {
         if (now >= waiting.until) return Status::Timeout;
         if (now >= notice_at) {
             tell_missing(waiting, now);
-            interval = std::min(2 * interval, kLongestNotice);
+            interval = std::min(2 * interval, kLongestWaitingPause);
             notice_at = now + interval;
         }
         group_.changed.wait_unless([&] { return done() || config_.liveness->departures() != departures; },

@@ -70,7 +70,6 @@ public:
 
     std::uint32_t size() const { return config_.size; }
     std::uint32_t slot() const { return config_.slot; }
-    bool would_complete() const;  // everybody else is here: the next call will not wait
 
 private:
     struct Waiting {

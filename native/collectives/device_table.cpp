@@ -12,7 +12,7 @@
 
 #include "base/fork_guard.h"
 #include "base/last_error.h"
-#include "collectives/kernel_copy.h"
+#include "collectives/device_copy.h"
 #include "memory/layout.h"
 
 namespace memfabric {
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kEntriesBytes = 4096;
 static_assert(kDeviceObjects * sizeof(DeviceEntry) == kEntriesBytes);
-constexpr std::size_t kTableBytes = kKernelRoutesAddress - kDeviceTableAddress + sizeof(KernelRoutes);
+constexpr std::size_t kTableBytes = kDeviceRoutesAddress - kDeviceTableAddress + sizeof(DeviceRoutes);
 
 static_assert(kDeviceTableAddress + kTableBytes <= kRegionStart, "the first object would find the table in its way");
 
@@ -48,7 +48,7 @@ std::uintptr_t context_of(std::uint32_t id) {
     return kDeviceTableAddress + kEntriesBytes + std::uintptr_t{id} * kMaxContextBytes;
 }
 
-KernelRoutes& routes() { return *reinterpret_cast<KernelRoutes*>(kKernelRoutesAddress); }
+DeviceRoutes& routes() { return *reinterpret_cast<DeviceRoutes*>(kDeviceRoutesAddress); }
 
 bool has_far_ranks(std::uint32_t id) {
     return std::ranges::any_of(routes().is_far[id], [](std::uint8_t is_far) { return is_far != 0; });

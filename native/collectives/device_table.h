@@ -36,14 +36,14 @@ static_assert(sizeof(DeviceEntry) == 64 && offsetof(DeviceEntry, gva) == 16);
 
 // Behind the entries and their contexts: which ranks a kernel cannot load from and store to, because they are on other
 // hosts, and what it calls to copy from and to them.
-struct KernelRoutes {
+struct DeviceRoutes {
     std::uint32_t far_objects;  // that have such ranks: while it is 0, all memory of all objects is mapped here
     std::uint32_t reserved;
     std::uint64_t copy_address;  // of `int32_t copy(void* target, const void* source, uint64_t size_bytes)`; 0 is good
     std::uint8_t is_far[kDeviceObjects][kMaxRanks];
 };
-static_assert(offsetof(KernelRoutes, copy_address) == 8 && offsetof(KernelRoutes, is_far) == 16);
-inline constexpr std::uintptr_t kKernelRoutesAddress =
+static_assert(offsetof(DeviceRoutes, copy_address) == 8 && offsetof(DeviceRoutes, is_far) == 16);
+inline constexpr std::uintptr_t kDeviceRoutesAddress =
     kDeviceTableAddress + kDeviceObjects * (sizeof(DeviceEntry) + std::size_t{kMaxContextBytes});
 
 // The process's table. Thread contract: the control plane calls; kernels read while their object exists.

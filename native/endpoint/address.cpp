@@ -15,14 +15,13 @@
 
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/limits.h"
 #include "endpoint/socket_option.h"
 
 namespace memfabric {
 namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-constexpr int kBacklog = 1024;
 
 Status resolve(const SessionAddress& address, bool to_listen, Addresses& found) {
     addrinfo hints{};

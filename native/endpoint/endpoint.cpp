@@ -22,6 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kMostInTurn = 64;  // who is let in, before those who are there are heard
 constexpr auto kChorePause = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWakeUp = 0;                              // links begin with 1 ...
 constexpr std::uint64_t kFirstListener = std::uint64_t{1} << 63;  // ... and never get here
@@ -101,7 +102,7 @@ void Endpoint::wait(Deadline until, News& news) {
 }
 
 void Endpoint::accept_all(const Listener& listener, News& news) {
-    for (;;) {
+    for (int accepted = 0; accepted < kMostInTurn; ++accepted) {  // the kernel tells of the others again
         OwnedFd fd = accept_one(listener);
         if (!fd) {
             if (is_shortage(errno)) pause_listening(errno);

@@ -42,6 +42,7 @@ public:
         std::size_t most;
     };
     static constexpr Strangers kEverybodyMayStay{std::chrono::milliseconds::max(), SIZE_MAX};
+    static constexpr Strangers kMustSpeakSoon{std::chrono::seconds(3), 256};  // where other hosts can connect
 
     struct News {
         std::vector<std::shared_ptr<Link>>

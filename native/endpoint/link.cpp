@@ -30,7 +30,7 @@ std::uint64_t next_id() {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// At most one a second: whoever knocks all day must not fill the log.
+// At most one a second: whoever connects all day must not fill the log.
 void say_refused(const std::string& address, const std::string& why) {
     static std::atomic<std::int64_t> said_at{INT64_MIN};
     const std::int64_t now = Clock::now().time_since_epoch().count();

@@ -43,7 +43,8 @@ public:
     static Status connect(const std::string& abstract_name, std::shared_ptr<Link>& connected);
 
     Kind kind() const { return kind_; }
-    std::uint64_t id() const { return id_; }  // no other link of this process has had it or will have it
+    bool encrypted() const { return tls_ != nullptr; }  // of a link that is not closed meanwhile
+    std::uint64_t id() const { return id_; }            // no other link of this process has had it or will have it
     bool is_open() const;
     bool peer(ucred& credentials) const;       // false: it is no Unix socket, or closed
     bool peer(SessionAddress& address) const;  // false: it is no TCP socket, or closed

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/last_error.h"
+#include "base/limits.h"
 #include "base/pause_point.h"
 
 namespace memfabric {
@@ -94,7 +95,7 @@ Status listen_abstract(const std::string& name, OwnedFd& listener) {
     sockaddr_un address;
     const socklen_t length = abstract_address(name, address);
     OwnedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(fd.get(), 1024) != 0) {
+    if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(fd.get(), kBacklog) != 0) {
         return fail(Status::NoResources, "cannot listen on a Unix socket: %s", std::strerror(errno));
     }
     listener = std::move(fd);

@@ -72,12 +72,18 @@ Status Arena::Step::give_back(std::uint64_t address) {
     return Status::Ok;
 }
 
-Status Arena::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
+Status Arena::allocate(std::uint64_t size_bytes, const MemoryLimit& limit, std::uint64_t& address) {
     if (size_bytes == 0) return fail(Status::InvalidParam, "capacity is 0 bytes, expected at least 1");
     if (size_bytes > machine_bytes()) {
         return fail(Status::MallocFailed,
                     "%" PRIu64 " bytes are more than the %" PRIu64 " bytes of memory and swap of this machine",
                     size_bytes, machine_bytes());
+    }
+    if (size_bytes > limit.most_bytes) {
+        return fail(Status::MallocFailed,
+                    "%" PRIu64 " bytes were asked for, this process may have %" PRIu64
+                    " bytes in all (%s); ask for less, or raise the memory limit of the container",
+                    size_bytes, limit.most_bytes, limit.holder.c_str());
     }
     const std::uint64_t alignment = size_bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
     const std::uint64_t rounded = round_up(size_bytes, alignment);

@@ -13,6 +13,7 @@
 
 #include "base/owned_fd.h"
 #include "base/status.h"
+#include "memory/machine_memory.h"
 #include "memory/memfd.h"
 
 namespace memfabric {
@@ -25,7 +26,7 @@ public:
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
-    Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
+    Status allocate(std::uint64_t size_bytes, const MemoryLimit& limit, std::uint64_t& address);
     bool size_of(std::uint64_t address, std::uint64_t& size_bytes) const;  // false: not the start of an allocation
     Status release(std::uint64_t address);
 

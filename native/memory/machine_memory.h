@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <cstdint>
+#include <string>
 
 namespace memfabric {
 
@@ -15,5 +16,11 @@ inline std::uint64_t machine_bytes() {
     sysinfo(&info);
     return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
 }
+
+// What this process may ever have, where that is less: its control groups say so, which Python reads.
+struct MemoryLimit {
+    std::uint64_t most_bytes = machine_bytes();
+    std::string holder = "this machine";  // who says so
+};
 
 }  // namespace memfabric

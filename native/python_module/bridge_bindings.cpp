@@ -82,7 +82,15 @@ void take_answer(const nb::object& answer, Call& call) {
     call.status = static_cast<Status>(nb::cast<int>(nb::int_(code)));
 }
 
+// Instead of `carry_out` when the interpreter has ended; another one that may be started has none of these functions.
+void refuse(Call& call) {
+    call.status = fail(Status::NotInit, "%s: the interpreter of this process has ended, and with it all that it ran",
+                       call.function);
+}
+
 void carry_out(Call& call) {
+    if (call.status = check_interpreter(); call.status != Status::Ok) return;
+    call.status = Status::Error;
     const AcquiredGil acquired;
     try {
         const nb::object function = nb::borrow(PyDict_GetItemString(functions, call.function));
@@ -96,7 +104,11 @@ void carry_out(Call& call) {
         nb::list arguments;
         for (const Argument& each : call.arguments) arguments.append(std::visit(ToPython{}, each));
         PyObject* const answer = call_from_core(function.ptr(), nb::tuple(arguments).ptr());
-        if (answer == nullptr) throw nb::python_error();
+        if (answer == nullptr) {  // it answers with a code for every failure of ours
+            nb::python_error raised;
+            call.status = hand_to_program(raised, call.function);
+            return;
+        }
         take_answer(nb::steal(answer), call);
     } catch (nb::python_error& error) {
         call.status = failure_of(error);
@@ -114,6 +126,7 @@ void bind_bridge(nb::module_& module) {
             PyObject* const before = functions;
             functions = by_name.inc_ref().ptr();
             Py_XDECREF(before);
+            if (before == nullptr) Py_AtExit([] { bridge::serve(&refuse); });
             bridge::serve(&carry_out);
         },
         nb::arg("functions"),

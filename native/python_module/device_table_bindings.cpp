@@ -49,7 +49,7 @@ void set_context(U32 id, const nb::bytes& context) {
 
 void bind_device_table(nb::module_& module) {
     module.attr("DEVICE_TABLE_ADDRESS") = kDeviceTableAddress;
-    module.attr("KERNEL_ROUTES_ADDRESS") = kKernelRoutesAddress;
+    module.attr("DEVICE_ROUTES_ADDRESS") = kDeviceRoutesAddress;
     module.def(
         "device_table_open", [] { raise_if_failed(DeviceTable::open()); },
         "Make the table readable for kernels, also while there is no object. Raises FabricError.");

@@ -18,6 +18,7 @@
 #include "endpoint/credentials.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/link.h"
+#include "python_module/arguments/seconds.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/gil.h"
 #include "python_module/interpreter/raise.h"
@@ -27,12 +28,7 @@ namespace nb = nanobind;
 namespace memfabric::python {
 namespace {
 
-constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the clock
-
-Deadline deadline_after(double timeout_s) {
-    const std::chrono::duration<double> left(std::clamp(timeout_s, 0.0, kLongestTimeoutS));
-    return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
-}
+Deadline deadline_after(double timeout_s) { return std::chrono::steady_clock::now() + nanoseconds_of(timeout_s); }
 
 std::shared_ptr<Link> connect(const std::string& abstract_name) {
     std::shared_ptr<Link> link;

@@ -49,6 +49,7 @@ public:
             return Status::Ok;
         };
         const double left = Seconds(until - Collective::Clock::now()).count();
+        if (const Status status = check_interpreter(); status != Status::Ok) return status;
         const AcquiredGil acquired;
         const nb::bytes ours_packed(reinterpret_cast<const char*>(ours), ours_bytes(bytes));
         return exchange_.call(take, bytes, complaint, ours_packed, left);
@@ -108,41 +109,38 @@ Status meet(HostGroupObject& self) {
 
 int barrier(HostGroupObject& self) { return code_of("ShareMemory.barrier", meet(self)); }
 
-std::string public_name(const char* call) { return std::string("ShareMemory.") + call; }
-
-[[noreturn]] void raise_runtime_error(const char* call, Status status) {
-    code_of(public_name(call).c_str(), status);
-    PyErr_Format(PyExc_RuntimeError, "%s failed: %s", call, last_error().c_str());
-    throw nb::python_error();
+[[noreturn]] void refuse_all_gather(Status status) {
+    code_of("ShareMemory.all_gather", status);
+    raise(status, "all_gather failed: " + last_error());
 }
 
-std::uint32_t checked_size(const HostGroupObject& self, std::size_t size_bytes, const char* call) {
-    if (const Status status = self.check(); status != Status::Ok) raise_runtime_error(call, status);
+std::uint32_t checked_size(const HostGroupObject& self, std::size_t size_bytes) {
+    if (const Status status = self.check(); status != Status::Ok) refuse_all_gather(status);
     if (size_bytes == 0 || size_bytes > kMaxGatherBytes) {
-        raise_runtime_error(call, fail(Status::InvalidParam, "%s of %s: %zu bytes, expected 1 to %u", call,
-                                       self.object_name.c_str(), size_bytes, kMaxGatherBytes));
+        refuse_all_gather(fail(Status::InvalidParam, "all_gather of %s: %zu bytes, expected 1 to %u",
+                               self.object_name.c_str(), size_bytes, kMaxGatherBytes));
     }
     return static_cast<std::uint32_t>(size_bytes);
 }
 
-// Python's bytes object is filled in place: the result is copied once.
-template <typename Gather>
-nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, const char* call, Gather gather) {
+// Python's bytes object is filled in place: the result is copied once. `refuse(status)` raises.
+template <typename Refuse, typename Gather>
+nb::object gathered(std::uint32_t ranks, std::uint32_t bytes, Refuse refuse, Gather gather) {
     const nb::object result = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t{ranks} * bytes));
     if (!result.is_valid()) throw nb::python_error();
     auto* target = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(result.ptr()));
     const Status status = without_gil([&] { return gather(target); });
-    if (status != Status::Ok) raise_runtime_error(call, status);
+    if (status != Status::Ok) refuse(status);
     return result;
 }
 
 const std::byte* data_of(const nb::bytes& data) { return reinterpret_cast<const std::byte*>(data.c_str()); }
 
 nb::object all_gather(HostGroupObject& self, const BytesLike& data) {
-    const std::uint32_t bytes = checked_size(self, data.view().size(), "all_gather");
+    const std::uint32_t bytes = checked_size(self, data.view().size());
     const auto group = self.group;
     const auto inter_host = self.inter_host;
-    return gathered(group->config().rank_size, bytes, "all_gather", [&](std::byte* result) {
+    return gathered(group->config().rank_size, bytes, refuse_all_gather, [&](std::byte* result) {
         return group->all_gather(reinterpret_cast<const std::byte*>(data.view().data()), bytes, result, self.timeout,
                                  inter_host.get());
     });
@@ -162,15 +160,16 @@ int subgroup_barrier(HostGroupObject& self, const std::string& key, U32 rank_siz
 
 nb::object subgroup_all_gather(HostGroupObject& self, const std::string& key, U32 rank_size, U32 rank_id,
                                const nb::bytes& data) {
-    const char* call = "subgroup_all_gather";
-    const std::uint32_t bytes = checked_size(self, data.size(), call);
+    raise_if_failed(self.check());
+    const auto bytes = static_cast<std::uint32_t>(data.size());  // checked by who calls
     const auto group = self.group;
     Collective* subgroup = nullptr;
-    const Status found = without_gil([&] { return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup); });
-    if (found != Status::Ok) raise_runtime_error(call, found);
-    return gathered(rank_size, bytes, call, [&](std::byte* result) {
-        return subgroup->all_gather(data_of(data), bytes, result, Collective::Clock::now() + self.timeout);
-    });
+    raise_if_failed(without_gil([&] { return group->subgroup(key, rank_size, rank_id, self.timeout, subgroup); }));
+    return gathered(
+        rank_size, bytes, [](Status status) { raise(status); },
+        [&](std::byte* result) {
+            return subgroup->all_gather(data_of(data), bytes, result, Collective::Clock::now() + self.timeout);
+        });
 }
 
 std::pair<std::uintptr_t, std::uintptr_t> departure_words(const HostGroupObject& self) {

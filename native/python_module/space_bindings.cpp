@@ -12,6 +12,7 @@
 #include "base/last_error.h"
 #include "copy/type.h"
 #include "python_module/arguments/number.h"
+#include "python_module/arguments/seconds.h"
 #include "python_module/bindings.h"
 #include "python_module/interpreter/callback.h"
 #include "python_module/interpreter/gil.h"
@@ -24,16 +25,14 @@ namespace {
 
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
 
-std::chrono::nanoseconds nanoseconds_of(double seconds) {
-    constexpr double kMostSeconds = 1e9;
-    return seconds > kMostSeconds ? RoutedBatch::kNoLimit
-                                  : std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+std::chrono::nanoseconds stall_limit_of(double seconds) {
+    return seconds > kLongestTimeoutS ? RoutedBatch::kNoLimit : nanoseconds_of(seconds);
 }
 
 void init(SpaceObject* self, U64 base, U32 capacity, U64 max_dram_bytes, U64 max_hbm_bytes, U32 local_rank,
           std::string object_name, double stall_limit_s) {
     new (self) SpaceObject({base, capacity, max_dram_bytes, max_hbm_bytes, local_rank, std::move(object_name),
-                            nanoseconds_of(stall_limit_s)});
+                            stall_limit_of(stall_limit_s)});
 }
 
 Tier tier_of(U32 number) {

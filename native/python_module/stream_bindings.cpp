@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/last_error.h"
 #include "base/notifier.h"
 #include "python_module/arguments/fast_method.h"
 #include "python_module/arguments/number.h"
@@ -28,12 +29,15 @@ int wait(const StreamObject& self, Timeout timeout, Timeout timeout_s) {
     const Stream::Timeout other_name = timeout_s.limit();
     const Stream::Timeout limit = other_name ? other_name : timeout.limit();
     const Status status = without_gil([&] { return self.stream->wait(limit); });
-    return limit && status == Status::Timeout ? static_cast<int>(status) : code_of("Stream.wait", status);
+    if (!limit || status != Status::Timeout) return code_of("Stream.wait", status);
+    report_last_error();  // and nothing for the log: nothing has failed
+    return static_cast<int>(status);
 }
 
 int notify_fd(const StreamObject& self, OptionalNumber sequence) {
     int fd = -1;
-    raise_if_failed(self.stream->notify_fd(sequence.number.value_or(self.stream->submitted()), fd));
+    const Status status = self.stream->notify_fd(sequence.number.value_or(self.stream->submitted()), fd);
+    if (status != Status::Ok) report_and_raise("Stream.notify_fd", status);
     return fd;
 }
 
@@ -47,7 +51,8 @@ std::pair<int, std::string> first_failure(const StreamObject& self) {
 }
 
 void close(const StreamObject& self) {
-    raise_if_failed(without_gil([&] { return self.stream->close(); }));
+    const Status status = without_gil([&] { return self.stream->close(); });
+    if (status != Status::Ok) report_and_raise("Stream.close", status);
 }
 
 constexpr const char* kWaitDoc =

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/last_error.h"
 #include "base/notifier.h"
 #include "python_module/arguments/bytes_like.h"
 #include "python_module/arguments/fast_method.h"
@@ -66,7 +67,9 @@ int wait(const TicketObject& self, Timeout timeout) {
     const Completion::Timeout limit = timeout.limit();
     const Status status = without_gil([&] { return self.ticket->wait(limit); });
     const bool is_not_yet = status == Status::Timeout && !self.ticket->done();
-    return is_not_yet ? static_cast<int>(status) : code_of("Ticket.wait", status);
+    if (!is_not_yet) return code_of("Ticket.wait", status);
+    report_last_error();  // and nothing for the log: nothing has failed
+    return static_cast<int>(status);
 }
 
 void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier, U64 token) {

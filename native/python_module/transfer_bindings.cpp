@@ -143,6 +143,10 @@ std::uint64_t trans_malloc(const TransferObject& self, U64 size) {
                : 0;
 }
 
+void set_memory_limit(const TransferObject& self, U64 most_bytes, std::string holder) {
+    self.engine->set_memory_limit({most_bytes, std::move(holder)});
+}
+
 int trans_free(const TransferObject& self, U64 address) {
     return code_of("TransferEngine.trans_free", without_gil([&] { return self.engine->release(address); }));
 }
@@ -209,6 +213,8 @@ void bind_transfer(nb::module_& module) {
         .def("_peer_failures", &failures, "The peers that go away from now on, until this life of the engine ends.")
         .def("_set_directory", &set_directory, nb::arg("find").none(),
              "`find(session)` returns the address of a session whose name is none, or raises FabricError.")
+        .def("_set_memory_limit", &set_memory_limit, nb::arg("most_bytes"), nb::arg("holder"),
+             "More than this `trans_malloc` does not give; `holder` says so.")
         .def("_register", &raising_register, nb::arg("address"), nb::arg("size"), "register_memory(), raising.")
         .def("_unregister", &raising_unregister, nb::arg("address"), "unregister_memory(), raising.");
     def_fast<&port, 0>(transfer, {"get_rpc_port", {}, 0, kPortDoc});

@@ -9,7 +9,7 @@ namespace memfabric {
 // Leaving, closing and detaching tick; memory that is added takes nothing away.
 std::uint64_t ExposedSlot::generation() const noexcept { return RevocationClock::now(); }
 
-bool ExposedSlot::covers(Direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept {
+bool ExposedSlot::covers(std::uint64_t address, std::uint64_t size_bytes) const noexcept {
     const Space* space = space_.load(std::memory_order_seq_cst);
     if (space == nullptr || !space->is_exposed() || !space->layout().contains(address)) return false;
     const SlotPlace place = space->layout().locate(address);

@@ -22,7 +22,7 @@ public:
     void end() { space_.store(nullptr, std::memory_order_seq_cst); }
 
     std::uint64_t generation() const noexcept override;
-    bool covers(Direction direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept override;
+    bool covers(std::uint64_t address, std::uint64_t size_bytes) const noexcept override;
 
 private:
     std::atomic<const Space*> space_;

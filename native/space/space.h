@@ -106,6 +106,7 @@ public:
 
     Status view(std::uint32_t rank, Tier tier, std::uint64_t offset, std::uint64_t size_bytes,
                 std::shared_ptr<View>& made);
+    Status check_usable() const { return object_state_.check_usable(); }  // not closed, not of a parent process
     std::uint32_t rank_of(std::uintptr_t address) const;  // kNoRank, with a last error, if it is nobody's
 
     const Layout& layout() const { return layout_; }

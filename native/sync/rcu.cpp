@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/rcu.h"
 
-#include <pthread.h>
-
+#include "base/fork_guard.h"
 #include "sync/backoff.h"
 
 namespace memfabric::rcu {
@@ -41,8 +40,7 @@ constinit std::atomic<std::uint64_t> detail::epoch{1};
 constinit thread_local ReaderSlot* detail::slot_of_thread = nullptr;
 
 ReaderSlot* detail::claim_slot() {
-    static const int fork_handler_installed = pthread_atfork(nullptr, nullptr, forget_other_threads);
-    static_cast<void>(fork_handler_installed);
+    static const ChildHook hook(forget_other_threads);
 
     ReaderSlot* slot = reader_slots.load(std::memory_order_acquire);
     for (; slot != nullptr; slot = slot->next) {

@@ -25,6 +25,8 @@ public:
     Channel() = default;  // closed
     explicit Channel(Link::Socket socket) : fd_(std::move(socket.fd)), tls_(std::move(socket.tls)) {}
 
+    // How many it may come to have: the socket, and with TLS the memory of both directions.
+    static std::size_t most_descriptors(bool encrypted) { return encrypted ? 3 : 1; }
     explicit operator bool() const { return static_cast<bool>(fd_); }
     int fd() const { return fd_.get(); }
     void close();

@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "transports/transport.h"
-
 namespace memfabric::tcp {
 
 // Thread contract: any thread, inside a rcu::ReadGuard; nothing blocks. Whoever takes memory away makes `covers` say
@@ -18,8 +16,7 @@ public:
 
     // Changes before an answer of `covers` does: while it has not changed, what was covered is covered.
     virtual std::uint64_t generation() const noexcept = 0;
-    // `direction` is the initiator's.
-    virtual bool covers(Direction direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept = 0;
+    virtual bool covers(std::uint64_t address, std::uint64_t size_bytes) const noexcept = 0;
 };
 
 }  // namespace memfabric::tcp

@@ -150,25 +150,38 @@ bool Lane::receive_some() {
         return false;
     }
     in_.advance(static_cast<std::size_t>(got));
-    const std::size_t after_reply =
-        payload_is_attached_ ? asked_.front().part.size_bytes + sizeof read_end_ : 0;  // what comes behind the reply
-    if (expecting_ == Expecting::Reply && in_.left_bytes() <= after_reply && !take_reply()) return true;
+    if (expecting_ == Expecting::Reply && in_.left_bytes() <= attached_bytes() && !take_reply()) return true;
     if (expecting_ == Expecting::Payload && in_.left_bytes() == 0) take_payload();
     return true;
+}
+
+// Nobody who serves a move may choose what becomes of it here: a write brings no bytes back, a read exactly those that
+// it asked for, a refusal none, and nothing is answered that was not sent to its end.
+bool Lane::reply_makes_sense() const {
+    const Asked& asked = asked_.front();
+    const bool is_sent = asked_.size() > 1 || out_.left_bytes() == 0;
+    if (reply_.magic != Reply::kMagic || reply_.sequence != asked.sequence || !is_sent) return false;
+    const std::size_t written_bytes = write() ? asked.part.size_bytes : 0;
+    if (reply_.verdict == Verdict::Done) {
+        return reply_.moved_bytes == written_bytes && reply_.payload_bytes == asked.part.size_bytes - written_bytes;
+    }
+    const bool nothing_is_behind = in_.left_bytes() == attached_bytes();
+    return is_refusal(reply_.verdict) && reply_.piece < asked.part.pieces.size() && reply_.payload_bytes == 0 &&
+           reply_.moved_bytes <= written_bytes && nothing_is_behind;
+}
+
+void Lane::reject_answer() {
+    may_have_touched_more_ |= in_.left_bytes() < attached_bytes();
+    connection_->fail("carries answers that this version does not understand");
+    end(Status::NotConnected, connection_->failure());
 }
 
 // False: the answer is complete.
 bool Lane::take_reply() {
     const Cutter::Part& asked = asked_.front().part;
     const bool bytes_follow = reply_.payload_bytes != 0;
-    const bool makes_sense =
-        reply_.magic == Reply::kMagic && reply_.sequence == asked_.front().sequence &&
-        reply_.moved_bytes <= (write() ? asked.size_bytes : 0) &&
-        (reply_.verdict == Verdict::Done ? reply_.payload_bytes + reply_.moved_bytes == asked.size_bytes
-                                         : !bytes_follow && reply_.piece < asked.pieces.size());
-    if (!makes_sense) {
-        connection_->fail("carries answers that this version does not understand");
-        end(Status::NotConnected, connection_->failure());
+    if (!reply_makes_sense()) {
+        reject_answer();
         return false;
     }
     if (!bytes_follow) {
@@ -187,6 +200,10 @@ bool Lane::take_reply() {
 
 void Lane::take_payload() {
     const Cutter::Part& asked = asked_.front().part;
+    if (read_end_.verdict != Verdict::Done &&
+        (!is_refusal(read_end_.verdict) || read_end_.piece >= asked.pieces.size())) {
+        return reject_answer();
+    }
     if (read_end_.verdict == Verdict::Done) {
         moved_bytes_ += asked.size_bytes;
     } else {
@@ -212,7 +229,7 @@ void Lane::refuse(Verdict verdict, std::uint32_t piece) {
     if (status_ != Status::Ok) return;
     status_ = Status::InvalidParam;
     const std::vector<Piece>& pieces = asked_.front().part.pieces;
-    const Piece& bad = pieces[std::min<std::size_t>(piece, pieces.size() - 1)];
+    const Piece& bad = pieces[piece];
     refused_ = {remote_of(direction_, bad), bad.size_bytes};
     reason_ = std::to_string(bad.size_bytes) + " bytes at " + hexadecimal_address(remote_of(direction_, bad)) +
               (verdict == Verdict::NotExposed
@@ -222,7 +239,6 @@ void Lane::refuse(Verdict verdict, std::uint32_t piece) {
 
 // The error of a system call; 0 is the peer's end.
 void Lane::lose(int error) {
-    ended_by_target_ = error == 0 || error == ECONNRESET;
     if (giving_up_ && error == 0) return end(Status::NotStarted, "it was ended early");
     if (error == EFAULT) {
         connection_->fail("was given up");
@@ -258,7 +274,7 @@ void Lane::cancel() {
 
 std::unique_ptr<Connection> Lane::take_connection() {
     if (!broken_ && !giving_up_ && asked_.empty()) return std::move(connection_);
-    const bool bytes_may_come = write() && !ended_by_target_ && std::ranges::any_of(asked_, &Asked::moves);
+    const bool bytes_may_come = write() && std::ranges::any_of(asked_, &Asked::moves);
     if (bytes_may_come) GivenUp::process().add(connection_->target().connect.target, connection_->number());
     return nullptr;
 }

@@ -46,7 +46,8 @@ public:
     std::size_t moved_bytes() const { return moved_bytes_; }
     bool may_have_touched_more() const { return may_have_touched_more_; }
     const RemoteExtent& refused() const { return refused_; }
-    // For the next move; nothing if it is no good any more. A write that has not been answered is given up then.
+    // For the next move; nothing if it is no good any more. A write that has not been answered is given up then, also
+    // if the connection has ended: whatever ended it here may have left its bytes on their way.
     std::unique_ptr<Connection> take_connection();
 
 private:
@@ -66,9 +67,14 @@ private:
     void send_request(Operation operation);
     void expect_reply();
     bool take_reply();
+    bool reply_makes_sense() const;
+    void reject_answer();
     void take_payload();
     void answered();
     void refuse(Verdict verdict, std::uint32_t piece);
+    std::size_t attached_bytes() const {  // what comes behind the reply, if it is no refusal
+        return payload_is_attached_ ? asked_.front().part.size_bytes + sizeof read_end_ : 0;
+    }
     void lose(int error);
     void end(Status status, const std::string& reason);
     bool write() const { return direction_ == Direction::Write; }
@@ -92,7 +98,6 @@ private:
     bool stopping_ = false;   // no new requests
     bool giving_up_ = false;  // the connection ends with what was sent
     bool broken_ = false;
-    bool ended_by_target_ = false;  // nothing of it moves there any more
     Status status_ = Status::Ok;
     std::string reason_;
     RemoteExtent refused_;

@@ -14,11 +14,6 @@
 #include "tcp/server.h"
 
 namespace memfabric::tcp {
-namespace {
-
-constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that have not said what they want
-
-}  // namespace
 
 Status Listener::open(const SessionAddress& address, std::uint16_t last_port,
                       std::shared_ptr<const tls::Identity> identity, std::unique_ptr<Listener>& opened) {
@@ -34,7 +29,7 @@ Status Listener::open(const SessionAddress& address, std::uint16_t last_port,
     made->address_.port = port_of(fd.get());
     std::vector<Endpoint::Listener> listeners;
     listeners.push_back({Link::Kind::Tcp, std::move(fd), std::move(identity)});
-    const Status status = Endpoint::open(std::move(listeners), kStrangers, made->endpoint_);
+    const Status status = Endpoint::open(std::move(listeners), Endpoint::kMustSpeakSoon, made->endpoint_);
     if (status != Status::Ok) return status;
     try {
         const BlockedSignals blocked;

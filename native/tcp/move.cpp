@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/interruption.h"
+#include "base/limits.h"
 #include "tcp/socket.h"
 #include "tcp/transport.h"
 
@@ -18,7 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLeasePause{1};        // between looks for a connection that others have given back
-constexpr std::chrono::seconds kFarewell{1};               // for the target's answers to a move that was ended early
 constexpr std::size_t kLaneBytes = std::size_t{16} << 20;  // one more lane for every so many
 constexpr std::size_t kMostLanes = 4;
 

@@ -40,7 +40,7 @@ void Server::withdraw(const InstanceId& id) {
     const std::lock_guard lock(mutex_);
     const auto found = exposed_.find(id);
     if (found == exposed_.end()) return;
-    for (const auto& thread : threads_) thread->drop(found->second.exposure.get());
+    for (const auto& thread : threads_) thread->drop(found->second.exposure);
     exposed_.erase(found);
     if (exposed_.empty()) idle.swap(threads_);
 }
@@ -60,6 +60,10 @@ std::string Server::hand_over(const Connect& connect, Endpoint& endpoint, Link& 
         return "the secret is not that of the memory it asks for; the session was restarted, or the object has gone";
     }
     if (link.has_unread()) return "it speaks before it was let in";
+    RemoteDescriptors descriptors;
+    if (RemoteDescriptors::take(Channel::most_descriptors(link.encrypted()), descriptors) != Status::Ok) {
+        return take_last_error();
+    }
     ServerThread* thread = nullptr;
     if (choose_thread(thread) != Status::Ok) return take_last_error();
     auto fence = std::make_unique<Fence>(found->second.exposure.get());
@@ -67,7 +71,8 @@ std::string Server::hand_over(const Connect& connect, Endpoint& endpoint, Link& 
     Channel channel(endpoint.release(link));
     if (!channel) return "";  // it has gone
     set_data_options(channel.fd());
-    thread->adopt(std::make_unique<ServerConnection>(std::move(channel), found->second.exposure, std::move(fence)));
+    thread->adopt(std::make_unique<ServerConnection>(std::move(channel), std::move(descriptors), found->second.exposure,
+                                                     std::move(fence)));
     return "";
 }
 

@@ -15,30 +15,34 @@
 namespace memfabric::tcp {
 namespace {
 
-constexpr std::size_t kServerCallBytes = std::size_t{512} << 10;  // of one system call, during which nobody unmaps
-constexpr std::size_t kTurnBytes = std::size_t{4} << 20;          // then it is another connection's turn
+// Of one system call, during which nobody unmaps; a piece stays whole, up to kMostPayloadBytes.
+constexpr std::size_t kServerCallBytes = std::size_t{512} << 10;
+constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then it is another connection's turn
 
 }  // namespace
 
-ServerConnection::ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure,
-                                   std::unique_ptr<Fence> fence)
-    : channel_(std::move(channel)), exposure_(std::move(exposure)), fence_(std::move(fence)) {
+ServerConnection::ServerConnection(Channel channel, RemoteDescriptors descriptors,
+                                   std::shared_ptr<const Exposure> exposure, std::unique_ptr<Fence> fence)
+    : descriptors_(std::move(descriptors)),
+      channel_(std::move(channel)),
+      exposure_(std::move(exposure)),
+      fence_(std::move(fence)) {
     fence_->guard_socket(channel_.fd());
 }
 
-ServerConnection::Turn ServerConnection::advance() {
+ServerConnection::Progress ServerConnection::advance() {
     turn_bytes_ = 0;
     while (turn_bytes_ < kTurnBytes) {
         switch (step()) {
             case Step::Done:
                 continue;
             case Step::Blocked:
-                return Turn::Blocked;
+                return Progress::Blocked;
             case Step::End:
-                return Turn::End;
+                return Progress::End;
         }
     }
-    return Turn::Over;
+    return Progress::Over;
 }
 
 ServerConnection::Step ServerConnection::step() {
@@ -142,7 +146,7 @@ bool ServerConnection::is_exposed() {
     const std::uint64_t generation = exposure_->generation();
     if (generation == checked_generation_) return true;
     for (std::size_t i = payload_.passed(); i < pieces_.size(); ++i) {
-        if (exposure_->covers(direction(), pieces_[i].address, pieces_[i].size_bytes)) continue;
+        if (exposure_->covers(pieces_[i].address, pieces_[i].size_bytes)) continue;
         verdict_ = Verdict::NotExposed;
         bad_piece_ = static_cast<std::uint32_t>(i);
         return false;
@@ -156,7 +160,7 @@ void ServerConnection::give_up(Verdict verdict) {
     if (verdict != Verdict::NotExposed) bad_piece_ = static_cast<std::uint32_t>(payload_.passed());
     verdict_ = verdict;
     payload_left_ = payload_.left_bytes();
-    state_ = direction() == Direction::Write ? State::Discard : State::Pad;
+    state_ = request_.operation == Operation::Write ? State::Discard : State::Pad;
 }
 
 ServerConnection::Step ServerConnection::receive_payload() {

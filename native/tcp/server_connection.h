@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "endpoint/remote_descriptors.h"
 #include "tcp/channel.h"
 #include "tcp/exposure.h"
 #include "tcp/fence.h"
@@ -22,15 +23,16 @@ namespace memfabric::tcp {
 // look at the fence and at the exposure: whoever takes it away waits for a moment, however slow the network is.
 class ServerConnection {
 public:
-    enum class Turn : std::uint8_t {
+    enum class Progress : std::uint8_t {
         Blocked,  // until the socket has something to read, or room
         Over,     // there is more to do, after the others
         End,      // the peer has gone, or makes no sense
     };
 
-    ServerConnection(Channel channel, std::shared_ptr<const Exposure> exposure, std::unique_ptr<Fence> fence);
+    ServerConnection(Channel channel, RemoteDescriptors descriptors, std::shared_ptr<const Exposure> exposure,
+                     std::unique_ptr<Fence> fence);
 
-    Turn advance();
+    Progress advance();
 
     int fd() const { return channel_.fd(); }
     const Exposure* exposure() const { return exposure_.get(); }
@@ -58,8 +60,7 @@ private:
     Step fill(std::size_t wanted_bytes);
     Step flush();
 
-    Direction direction() const { return request_.operation == Operation::Read ? Direction::Read : Direction::Write; }
-
+    const RemoteDescriptors descriptors_;  // the channel's: they are free when it is closed
     Channel channel_;
     const std::shared_ptr<const Exposure> exposure_;
     const std::unique_ptr<Fence> fence_;  // behind the channel: it knows the socket

@@ -89,10 +89,10 @@ void ServerThread::adopt(std::unique_ptr<ServerConnection> connection) {
     wake();
 }
 
-void ServerThread::drop(const Exposure* exposure) {
+void ServerThread::drop(std::shared_ptr<const Exposure> exposure) {
     {
         const std::lock_guard lock(mutex_);
-        inbox_.dropped.push_back(exposure);
+        inbox_.dropped.push_back(std::move(exposure));
     }
     wake();
 }
@@ -142,10 +142,10 @@ bool ServerThread::read_inbox() {
         event.data.fd = fd;
         if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) end(fd);
     }
-    for (const Exposure* exposure : inbox.dropped) {
+    for (const auto& exposure : inbox.dropped) {
         std::vector<int> gone;
         for (const auto& [fd, connection] : connections_) {
-            if (connection->exposure() == exposure) gone.push_back(fd);
+            if (connection->exposure() == exposure.get()) gone.push_back(fd);
         }
         for (const int fd : gone) end(fd);
     }
@@ -160,12 +160,12 @@ void ServerThread::run_ready() {
         const auto found = connections_.find(fd);
         if (found == connections_.end()) continue;
         switch (found->second->advance()) {
-            case ServerConnection::Turn::Blocked:
+            case ServerConnection::Progress::Blocked:
                 break;
-            case ServerConnection::Turn::Over:
+            case ServerConnection::Progress::Over:
                 ready_.push_back(fd);
                 break;
-            case ServerConnection::Turn::End:
+            case ServerConnection::Progress::End:
                 end(fd);
                 break;
         }

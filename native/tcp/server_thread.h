@@ -29,8 +29,9 @@ public:
     ServerThread& operator=(const ServerThread&) = delete;
 
     void adopt(std::unique_ptr<ServerConnection> connection);
-    void drop(const Exposure* exposure);  // closes all connections to it, soon
-    void hold();                          // around a fork: nothing of the thread's is half-done meanwhile
+    // Closes all connections to it, soon; until then its address is not another's.
+    void drop(std::shared_ptr<const Exposure> exposure);
+    void hold();  // around a fork: nothing of the thread's is half-done meanwhile
     void let_go();
     void abandon_in_child();  // held; closes what was inherited
     std::size_t connections() const { return connection_count_.load(std::memory_order_relaxed); }
@@ -38,7 +39,7 @@ public:
 private:
     struct Inbox {
         std::vector<std::unique_ptr<ServerConnection>> adopted;
-        std::vector<const Exposure*> dropped;
+        std::vector<std::shared_ptr<const Exposure>> dropped;
         bool stopping = false;
     };
 

@@ -11,7 +11,8 @@
 // are.
 //
 // All numbers are little-endian. A request names addresses of the target, which looks at every one of them before it
-// moves a byte. Anything malformed ends the connection.
+// moves a byte. Answers are not trusted either: what a target may say, and where its bytes go, is known from the
+// request. Anything malformed ends the connection.
 #pragma once
 
 #include <bit>
@@ -34,6 +35,8 @@ enum class Verdict : std::uint32_t {
     NotExposed = 1,  // a piece is not (or not any more) in memory that may be touched; nothing after that was moved
     NotMapped = 2,   // it may be touched, but there is no memory
 };
+
+inline bool is_refusal(Verdict verdict) { return verdict == Verdict::NotExposed || verdict == Verdict::NotMapped; }
 
 struct RemotePiece {
     std::uint64_t address;  // of a fence: the number of a connection

@@ -21,7 +21,6 @@ public:
 
     const abi::Functions& calls() const { return calls_; }
     const std::string& path() const { return path_; }
-    bool is_before_3() const { return is_before_3_; }
     const abi::BioMethod* socket_method() const { return socket_method_; }
 
     // Takes the calling thread's first error; 0 if there is none.

@@ -176,8 +176,13 @@ Status TransferEngine::open(const std::string& session, Milliseconds timeout, co
 // The lock, once nobody is half-way through closing.
 std::unique_lock<std::mutex> TransferEngine::lock_when_closed() {
     std::unique_lock lock(mutex_);
-    closed_.wait(lock, [this] { return !closing_; });
+    wait_until_closed(lock);
     return lock;
+}
+
+void TransferEngine::wait_until_closed(std::unique_lock<std::mutex>& lock) {
+    if (closing_) PausePoint::reach("transfer.closes_elsewhere");
+    closed_.wait(lock, [this] { return !closing_; });
 }
 
 // First nobody new gets in, then those inside leave, then everything goes. Who comes meanwhile to close it, too, gets
@@ -186,7 +191,7 @@ void TransferEngine::close() {
     const DeferredInterruption deferred;
     if (fork_guard_.in_forked_child()) return;
     std::unique_lock lock(mutex_);
-    if (closing_) return closed_.wait(lock, [this] { return !closing_; });
+    if (closing_) return wait_until_closed(lock);
     closing_ = true;
     open_.store(false);
     const std::shared_ptr<SessionService> service = std::move(service_);
@@ -336,11 +341,16 @@ void TransferEngine::export_ends(const ExportedRange& range) {
     if (offers != nullptr) offers->withdraw(range.id);
 }
 
+void TransferEngine::set_memory_limit(MemoryLimit limit) {
+    const std::lock_guard lock(mutex_);
+    memory_limit_ = std::move(limit);
+}
+
 Status TransferEngine::allocate(std::uint64_t size_bytes, std::uint64_t& address) {
     if (const Status status = check_process(); status != Status::Ok) return status;
     std::unique_lock lock = lock_when_closed();
     if (arena_ == nullptr) arena_ = std::make_unique<Arena>();
-    if (const Status status = arena_->allocate(size_bytes, address); status != Status::Ok) return status;
+    if (const Status status = arena_->allocate(size_bytes, memory_limit_, address); status != Status::Ok) return status;
     const Status status = registrations_.add({&address, 1}, {&size_bytes, 1});
     if (status != Status::Ok) static_cast<void>(arena_->release(address));
     lock.unlock();

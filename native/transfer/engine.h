@@ -27,6 +27,7 @@
 #include "endpoint/address.h"
 #include "memory/arena.h"
 #include "memory/exported_memory.h"
+#include "memory/machine_memory.h"
 #include "space/stream.h"
 #include "sync/liveness_lease.h"
 #include "tcp/listener.h"
@@ -114,6 +115,7 @@ public:
     Status register_memory(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes);
     Status unregister_memory(std::span<const std::uint64_t> starts);
     Status allocate(std::uint64_t size_bytes, std::uint64_t& address);
+    void set_memory_limit(MemoryLimit limit);  // of what `allocate` may give
     Status release(std::uint64_t address);
     std::size_t registration_count() const;
 
@@ -188,6 +190,7 @@ private:
     Peers peers_;
 
     std::unique_lock<std::mutex> lock_when_closed();
+    void wait_until_closed(std::unique_lock<std::mutex>& lock);
 
     mutable std::mutex mutex_;  // for opening, closing and everything below
     std::atomic<bool> open_{false};
@@ -200,6 +203,7 @@ private:
     InstanceId instance_{};
     OwnedFd port_holder_;
     std::uint16_t port_ = 0;
+    MemoryLimit memory_limit_;
     std::unique_ptr<Arena> arena_;
     std::shared_ptr<RegistrationPage> page_;
     std::shared_ptr<SegmentOffers> offers_;

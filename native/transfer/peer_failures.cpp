@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/notice.h"
+
 namespace memfabric {
 
 void PeerFailures::listen() {
@@ -11,11 +13,25 @@ void PeerFailures::listen() {
     listening_ = true;
 }
 
-void PeerFailures::report(const std::string& session, const InstanceId& instance) {
+std::uint64_t PeerFailures::begin_link() {
     const std::lock_guard lock(mutex_);
-    if (!listening_ || closed_ || session.empty() || std::ranges::find(reported_, instance) != reported_.end()) return;
-    reported_.push_back(instance);
+    return ++events_;
+}
+
+void PeerFailures::report(const std::string& session, const InstanceId& instance, std::uint64_t began) {
+    const std::lock_guard lock(mutex_);
+    if (!listening_ || closed_ || session.empty()) return;
+    if (const auto last = std::ranges::find(reported_, instance, &Report::instance); last != reported_.end()) {
+        if (began < last->at) return;
+        reported_.erase(last);
+    }
+    reported_.push_back({instance, ++events_});
     if (reported_.size() > kRemembered) reported_.pop_front();
+    if (std::ranges::find(sessions_, session) != sessions_.end()) return;  // will be told
+    if (sessions_.size() == kMostUntold) {
+        return notice("nobody takes the ends of peers: that of %s is not told, %zu others wait", session.c_str(),
+                      sessions_.size());
+    }
     sessions_.push_back(session);
     changed_.notify_one();
 }

@@ -8,24 +8,30 @@
 #include "sync/rcu.h"
 
 namespace memfabric {
+namespace {
+
+constexpr int kMostPackets = 64;  // in one turn
+
+}  // namespace
 
 const std::atomic<std::uint32_t> Peer::kLifeUnknown{1};
 
-bool Peer::hear() {
+Peer::Heard Peer::hear() {
     const std::lock_guard lock(hearing);
-    for (;;) {
+    for (int heard = 0; heard < kMostPackets; ++heard) {
         Packet packet;
         switch (link->receive(packet)) {
             case Reception::Nothing:
-                return true;
+                return Heard::All;
             case Reception::End:
-                return false;
+                return Heard::End;
             case Reception::Packet:
                 if (hear_answer(packet) || take(std::move(packet))) continue;
                 link->hang_up();  // so that the service sees an end, whoever has read this
-                return false;
+                return Heard::End;
         }
     }
+    return Heard::Some;
 }
 
 bool Peer::hear_answer(const Packet& packet) {

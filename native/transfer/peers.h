@@ -62,6 +62,7 @@ struct Peer : std::enable_shared_from_this<Peer> {
     TimedLock asking;                        // one question at a time: that keeps the order of notifications
     std::uint64_t last_question = 0;         // under `asking`
     std::atomic<bool> gone{false};
+    std::uint64_t linked_since = 0;  // of PeerFailures; the service's
 
     Route route() const { return ucx != nullptr ? Route::Ucx : transport->traits().route; }
     const RegistrationWords& words() const { return *reinterpret_cast<const RegistrationWords*>(page.address()); }
@@ -75,7 +76,8 @@ struct Peer : std::enable_shared_from_this<Peer> {
         std::byte* place = segments.at(segment, address, size_bytes);
         if (place == nullptr && !segments.has(segment)) [[unlikely]] {
             // Announced before it was registered, so it has arrived: the service has only not read it yet.
-            hear();
+            while (hear() == Heard::Some && !segments.has(segment)) {
+            }
             place = segments.at(segment, address, size_bytes);
         }
         return place;
@@ -83,7 +85,8 @@ struct Peer : std::enable_shared_from_this<Peer> {
 
     static const std::atomic<std::uint32_t> kLifeUnknown;  // of a process on another host: its link tells
 
-    bool hear();               // takes the announcements that have arrived; false: the link has ended
+    enum class Heard : std::uint8_t { All, Some, End };  // Some: there may be more, which the link does not tell again
+    Heard hear();              // takes what has arrived, but not for ever: of a peer that says more and more, a part
     bool take(Packet packet);  // one announcement; false: it makes no sense
     bool take_answer(std::uint64_t number, Answer& taken);  // to that question; false: it was not heard yet
     void hang_up();

@@ -33,19 +33,20 @@ private:
 template <typename Done>
 Status drive(const Asker& asker, Peer& peer, const char* what, Done done) {
     for (;;) {
-        const bool linked = peer.link->flush() != Sending::Failed && peer.hear();
+        const Peer::Heard heard = peer.link->flush() == Sending::Failed ? Peer::Heard::End : peer.hear();
         if (done()) return Status::Ok;
         if (!asker.open.load(std::memory_order_acquire)) {
             return fail(Status::NotConnected, "session %s: this engine was destroyed before the answer came; %s",
                         peer.session.c_str(), what);
         }
-        if (!linked || !peer.usable()) return explain_end(peer);
+        if (heard == Peer::Heard::End || !peer.usable()) return explain_end(peer);
         const Deadline now = Clock::now();
         if (now >= asker.until) {
             return fail(Status::Timeout,
                         "session %s did not answer in time; its process is stopped, or its host cannot be reached; %s",
                         peer.session.c_str(), what);
         }
+        if (heard == Peer::Heard::Some) continue;
         const Status status = peer.link->wait_for_news(std::min(asker.until, now + kAnswerLook));
         if (status == Status::Interrupted) return status;
     }

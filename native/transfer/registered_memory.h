@@ -18,7 +18,7 @@ public:
     std::uint64_t generation() const noexcept override {
         return page_->words().generation.load(std::memory_order_seq_cst);
     }
-    bool covers(Direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept override {
+    bool covers(std::uint64_t address, std::uint64_t size_bytes) const noexcept override {
         for (;;) {
             RegistrationScan scan(page_->words());
             std::uint32_t segment = kPrivateMemory;

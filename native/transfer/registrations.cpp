@@ -57,6 +57,10 @@ std::vector<Interval> cut(const std::vector<Interval>& intervals, const std::vec
 }  // namespace
 
 Status Registrations::add(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> sizes_bytes) {
+    if (starts.size() > RegistrationWords::kCapacity) {  // before any is read: a caller's wrong count
+        return fail(Status::NoResources, "%zu registrations exceed the limit of %u", starts.size(),
+                    RegistrationWords::kCapacity);
+    }
     ReadableMemory memory;
     for (std::size_t i = 0; i < starts.size(); ++i) {
         if (const Status status = check_range(starts[i], sizes_bytes[i], memory); status != Status::Ok) return status;

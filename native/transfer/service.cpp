@@ -19,7 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Endpoint::Strangers kStrangers{std::chrono::seconds(3), 256};  // that have not attached
 constexpr const char* kForeignSecret = "the secret is that of another engine; the session was restarted";
 constexpr int kMostInTurn = 64;  // questions of one peer, before others are heard
 constexpr auto kTick = std::chrono::milliseconds(100);
@@ -91,7 +90,7 @@ Status SessionService::open(OwnedFd tcp_listener) {
     std::vector<Endpoint::Listener> listeners;
     listeners.push_back({Link::Kind::Tcp, std::move(tcp_listener), offer_.identity});
     listeners.push_back({Link::Kind::Unix, std::move(unix_listener), nullptr});
-    status = Endpoint::open(std::move(listeners), kStrangers, endpoint_);
+    status = Endpoint::open(std::move(listeners), Endpoint::kMustSpeakSoon, endpoint_);
     if (status != Status::Ok) {
         return fail(status, "session %s: %s", offer_.session.c_str(), take_last_error().c_str());
     }
@@ -129,7 +128,9 @@ bool SessionService::tick() {
 // After the handshake an initiator asks questions only: any other word is as good as the end.
 void SessionService::hear(const LinkPointer& link) {
     if (const auto peer = peers_.find(link.get()); peer != peers_.end()) {
-        if (!peer->second->hear()) end_peer(*link);
+        const Peer::Heard heard = peer->second->hear();
+        if (heard == Peer::Heard::Some) unheard_.push_back(link);
+        if (heard == Peer::Heard::End) end_peer(*link);
     } else if (const auto known = initiators_.find(link.get()); known != initiators_.end()) {
         if (!hear_questions(link, known->second.second->session)) return end_initiator(*link);
         offer_.segments->flush(*link);
@@ -207,11 +208,17 @@ void SessionService::admit_remote(const LinkPointer& link, const AttachRemote& a
         static_cast<void>(link->send(encode(Refused{kForeignSecret})));
         return endpoint_->drop(*link);
     }
+    RemoteDescriptors descriptor;
+    if (RemoteDescriptors::take(1, descriptor) != Status::Ok) {
+        static_cast<void>(link->send(encode(Refused{take_last_error()})));
+        return endpoint_->drop(*link);
+    }
     const AcceptedRemote accepted{offer_.data_address.host, offer_.data_address.port, offer_.data_secret, offer_.ucx};
     if (link->send(encode(accepted)) != Sending::Sent) return endpoint_->drop(*link);
     link->keep_alive();
     endpoint_->trust(*link);
-    remote_initiators_.emplace(link.get(), RemoteInitiator{link, attach.initiator_session, attach.initiator});
+    remote_initiators_.emplace(link.get(), RemoteInitiator{link, std::move(descriptor), attach.initiator_session,
+                                                           attach.initiator, failures_->begin_link()});
 }
 
 void SessionService::hear_attach(const LinkPointer& link) {
@@ -230,6 +237,7 @@ void SessionService::hear_attach(const LinkPointer& link) {
     initiator->pid = credentials.pid;
     initiator->session = attach.initiator_session;
     initiator->instance = attach.initiator;
+    initiator->linked_since = failures_->begin_link();
     // Known before it can see our registrations: see wait_for_initiators().
     initiators_.emplace(link.get(), std::pair(link, std::move(initiator)));
     endpoint_->trust(*link);
@@ -261,13 +269,13 @@ void SessionService::end_initiator(Link& link) {
     offer_.segments->dismiss(link);
     endpoint_->drop(link);
     remember(initiator);
-    failures_->report(initiator->session, initiator->instance);
+    failures_->report(initiator->session, initiator->instance, initiator->linked_since);
 }
 
 void SessionService::end_remote_initiator(Link& link) {
     const RemoteInitiator initiator = std::move(remote_initiators_.extract(&link).mapped());
     endpoint_->drop(link);
-    failures_->report(initiator.session, initiator.instance);
+    failures_->report(initiator.session, initiator.instance, initiator.linked_since);
 }
 
 void SessionService::end_peer(Link& link) {
@@ -275,7 +283,7 @@ void SessionService::end_peer(Link& link) {
     endpoint_->drop(link);
     peer->hang_up();
     departed_.push_back(peer);
-    failures_->report(peer->session, peer->instance);
+    failures_->report(peer->session, peer->instance, peer->linked_since);
 }
 
 // Most links end with their process; one can also end alone, while a transfer of that process is inside our memory.
@@ -297,6 +305,7 @@ void SessionService::watch(std::shared_ptr<Peer> peer) {
         peer->gone.store(true, std::memory_order_release);
         return;
     }
+    peer->linked_since = failures_->begin_link();
     peers_.emplace(peer->link.get(), peer);
 }
 

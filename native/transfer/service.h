@@ -25,6 +25,7 @@
 #include "endpoint/endpoint.h"
 #include "endpoint/frames.h"
 #include "endpoint/link.h"
+#include "endpoint/remote_descriptors.h"
 #include "transfer/access_epochs.h"
 #include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
@@ -73,14 +74,17 @@ private:
         pid_t pid = 0;
         std::string session;
         InstanceId instance{};
+        std::uint64_t linked_since = 0;  // of PeerFailures
         std::atomic<bool> linked{true};
         std::atomic<bool> gone{false};  // its process is, or nobody cares any more
     };
     using LinkPointer = std::shared_ptr<Link>;
     struct RemoteInitiator {  // touches our memory through tcp::Server only
         LinkPointer link;
+        RemoteDescriptors descriptor;  // the link's
         std::string session;
         InstanceId instance{};
+        std::uint64_t linked_since = 0;  // of PeerFailures
     };
 
     SessionService(const SessionOffer& offer, std::shared_ptr<PeerFailures> failures,

@@ -2,7 +2,6 @@
 #include "ucx/inherited_sockets.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "base/fork_guard.h"
 
 namespace memfabric::ucx {
 namespace {
@@ -78,8 +79,7 @@ void for_each_watched_socket(int epoll, const std::function<void(int fd)>& call)
 }
 
 void InheritedSockets::watch(int watching) {
-    static const int handler = pthread_atfork(nullptr, nullptr, close_inherited);
-    static_cast<void>(handler);
+    static const ChildHook hook(close_inherited);
     auto& descriptors = watched_table().descriptors;
     if (place_ >= 0) descriptors[static_cast<std::size_t>(place_)] = kNobody;
     place_ = -1;

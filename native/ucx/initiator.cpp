@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "base/interruption.h"
 #include "base/last_error.h"
+#include "base/limits.h"
 #include "base/pause_point.h"
 #include "ucx/spin.h"
 
@@ -22,8 +23,6 @@ namespace memfabric::ucx {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kClosing{1};
 
 }  // namespace
 
@@ -42,7 +41,7 @@ Status Initiator::make(const Context& context, std::unique_ptr<Initiator>& made)
 // All moves have ended; what is left are connections. One that does not close in time ends with its worker, which may
 // tell it so: it stays.
 Initiator::~Initiator() {
-    const auto give_up_at = Clock::now() + kClosing;
+    const auto give_up_at = Clock::now() + kFarewell;
     while (worker_ != nullptr && (step(), !closing_.empty()) && Clock::now() < give_up_at) cpu_relax();
     for (auto& endpoint : closing_) static_cast<void>(endpoint.release());
 }

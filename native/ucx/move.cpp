@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
 #include "ucx/transport.h"
 
 namespace memfabric::ucx {
@@ -15,8 +16,7 @@ constexpr std::size_t kOperationBytes = std::size_t{1} << 20;  // of one put or 
 constexpr std::size_t kFlushBytes = std::size_t{2} << 20;
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // under way
 constexpr std::size_t kMostOperations = 256;
-// For a move that was ended early: until the target's next answer, and for all of them.
-constexpr std::chrono::seconds kFarewell{1};
+// For a move that was ended early: kFarewell until the target's next answer, and this for all of them.
 constexpr std::chrono::seconds kLongestFarewell{5};
 
 }  // namespace

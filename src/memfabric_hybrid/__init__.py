@@ -10,7 +10,7 @@
 
 Calls of the documented interface return 0 or a negative code; they raise TypeError for wrong types only. After a
 failure `get_last_err_msg()` has a sentence that names what was wrong and what to do, and `check(code)` raises it. Calls
-that take whole buffers (`pool.put`, `pool.get`, `engine.write`, `engine.read`) raise `errors.FabricError`. Codes:
+that take whole buffers (`pool.put`, `heap.get`, `engine.write`, …) raise `errors.FabricError`. Codes:
 
     0 OK                        -2005 REPEAT_INVOKE     made once before
     -1 ERROR                    -2006 DUPLICATED        exists with other properties
@@ -20,6 +20,9 @@ that take whole buffers (`pool.put`, `pool.get`, `engine.write`, `engine.read`) 
     -2003 NOT_STARTED  join     -2012 PARTIAL_FAILED    targets are undefined
     -2004 TIMEOUT               -2014 NOT_CONNECTED     the rank or session is not there
                                 -2015 BUFFER_TOO_SMALL
+
+Of external store backends, of which there are none yet: -3000 STORE_INTERNAL, -3001 STORE_INVAL, -3002 STORE_BUFEX,
+-3003 STORE_PERM, -3004 STORE_NORES, -3005 STORE_NOENT, -3006 STORE_LOCKED, -3007 STORE_UNLOCKED.
 
 `help()` of `memfabric_hybrid.bm`, `.shm`, `.offload` and `.TransferEngine` goes on.
 """
@@ -37,12 +40,16 @@ from memfabric_hybrid.store import parse_url
 from memfabric_hybrid.store.protection import tls_configuration
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.stream import Stream
-from memfabric_hybrid.transfer import TransferEngine
+from memfabric_hybrid.transfer import Notification, Ticket, TransferEngine
 from memfabric_hybrid.transports.op_types import TransDataOpType, TransferOpcode
+from memfabric_hybrid.transports.routes import Route
 
 __version__ = "1.3.0"
 __all__ = [
+    "Notification",
+    "Route",
     "Stream",
+    "Ticket",
     "TransDataOpType",
     "TransferEngine",
     "TransferOpcode",
@@ -96,11 +103,12 @@ def set_log_level(level: SupportsIndex) -> None:
 def set_extern_logger(fn: Callable[[int, str], object] | None) -> None:
     """Sends every log line to `fn(level, text)` instead of standard error; None: to standard error again. Codes: 0.
 
-    An exception in `fn`, even `SystemExit`, is swallowed and counted (`logs.handler.extern_failures`).
+    When this returns, the function before runs no more, unless it is what calls this. An exception in `fn`, even
+    `SystemExit`, is swallowed and counted (`logs.handler.extern_failures`).
     """
     if fn is not None:
         arguments.function("fn", fn)
-    logs.handler.extern = fn
+    logs.handler.hand_to(fn)
 
 
 @boundary.returns_code
@@ -138,10 +146,16 @@ def check(code: int) -> None:
     """Raises the FabricError of a call that returned anything but 0: `mf.check(pool.join())`.
 
     For programs that like exceptions. On the thread that made the call, and before it makes another one: what the
-    exception says is that thread's last error.
+    exception says is that thread's last error. TypeError for what is no code: calls that return something else raise by
+    themselves.
     """
-    if code != 0:
-        raise errors.failure_of(code, get_last_err_msg())
+    if isinstance(code, bool) or not hasattr(code, "__index__"):
+        raise TypeError(f"code must be an integer, not {type(code).__name__}: check() is for calls that return a code")
+    number = arguments.integer("code", code)
+    if number > 0:
+        raise InvalidParam(f"code is {number}, expected 0 or a negative code: check() is for calls that return a code")
+    if number != 0:
+        raise errors.failure_of(number, get_last_err_msg())
 
 
 def get_last_err_msg() -> str:

@@ -18,6 +18,11 @@ DRAM: int
 HBM: int
 MAX_RANKS: int
 MAX_GATHER_BYTES: int
+FIRST_WAITING_NOTICE_S: float
+LONGEST_WAITING_PAUSE_S: float
+SHOWN_RANKS: int
+FAREWELL_S: float
+MAX_BATCH_PIECES: int
 MAX_NOTIFICATION_BYTES: int
 MAX_QUEUED_NOTIFICATIONS: int
 MAX_QUEUED_NOTIFICATION_BYTES: int
@@ -29,6 +34,7 @@ LOWEST_OWN_FD: int
 DEVICE_OBJECTS: int
 REGION_START: int
 REGION_END: int
+LOWEST_ADDRESS: int
 ADDRESS_LIMIT: int
 HUGE_PAGE_BYTES: int
 
@@ -366,6 +372,7 @@ class TransferCore:
     def _registration_count(self) -> int: ...
     def _peer_failures(self) -> PeerFailures: ...
     def _notification_queue(self) -> NotificationQueue: ...
+    def _set_memory_limit(self, most_bytes: SupportsIndex, holder: str) -> None: ...
     def _set_directory(self, find: Callable[[str], str] | None) -> None: ...
     def _write(
         self,
@@ -454,7 +461,7 @@ class HostGroup:
     def _leave(self) -> None: ...
 
 DEVICE_TABLE_ADDRESS: int
-KERNEL_ROUTES_ADDRESS: int
+DEVICE_ROUTES_ADDRESS: int
 
 def device_table_open() -> None: ...
 def device_table_enter(

@@ -3,7 +3,7 @@
 Internals raise these exceptions; the documented interface turns them into codes in `api/boundary`, nowhere else.
 The classes are grouped by what has to change before the call can work:
 
-    FabricError                     ERROR             -1
+    FabricError (a RuntimeError)    ERROR             -1
     ├── Misuse                      the call itself is wrong; nothing was touched
     │   ├── InvalidParam            INVALID_PARAM     -2000
     │   ├── NotStarted              NOT_STARTED       -2003
@@ -48,10 +48,22 @@ class Code(IntEnum):
     PARTIAL_FAILED = -2012
     NOT_CONNECTED = -2014
     BUFFER_TOO_SMALL = -2015
+    # Of external store backends.
+    STORE_INTERNAL = -3000
+    STORE_INVAL = -3001
+    STORE_BUFEX = -3002
+    STORE_PERM = -3003
+    STORE_NORES = -3004
+    STORE_NOENT = -3005
+    STORE_LOCKED = -3006
+    STORE_UNLOCKED = -3007
 
 
-class FabricError(Exception):
-    """Any failure this library reports. `str(error)` is the sentence that becomes the last error."""
+class FabricError(RuntimeError):
+    """Any failure this library reports. `str(error)` is the sentence that becomes the last error.
+
+    RuntimeError is what the documented interface promises of the calls that raise.
+    """
 
     code: ClassVar[Code] = Code.ERROR
 
@@ -147,13 +159,15 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.NO_RESOURCES: Meaning(
         NoResources,
-        "A capacity is used up: all ranks of the world, all addresses of the pool range.",
-        "Raise the world size, or let members leave first.",
+        "A capacity is used up (ranks of the world, addresses, descriptors, threads, places in a queue), or this "
+        "machine lacks what was asked for (an RDMA device, UCX, OpenSSL, an accelerator).",
+        "The last error says which: raise that limit, let others go first, or ask for what is here.",
     ),
     Code.NOT_STARTED: Meaning(
         NotStarted,
-        "The object has not joined (or has left), so there is nothing to copy to or from.",
-        "Call join() first.",
+        "The object has not joined (or has left), so there is nothing to copy to or from; or a transfer was cancelled "
+        "before it began.",
+        "Call join() first; submit what was cancelled again.",
     ),
     Code.TIMEOUT: Meaning(
         TimedOut,
@@ -202,6 +216,19 @@ MEANINGS: dict[Code, Meaning] = {
         "The caller's buffer cannot hold the answer.",
         "Call again with a buffer of the size that was returned.",
     ),
+    **{
+        code: Meaning(None, f"An external store backend: {what}.", "None of this version's stores answers so.")
+        for code, what in {
+            Code.STORE_INTERNAL: "it failed inside",
+            Code.STORE_INVAL: "an argument is wrong",
+            Code.STORE_BUFEX: "the value is larger than the buffer for it",
+            Code.STORE_PERM: "not allowed",
+            Code.STORE_NORES: "it has no more to give",
+            Code.STORE_NOENT: "there is no such key",
+            Code.STORE_LOCKED: "somebody else has the lock",
+            Code.STORE_UNLOCKED: "the lock was not held",
+        }.items()
+    },
 }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import settings
+from memfabric_hybrid.store import parse_url
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = mf.create_config_store(url)
     if code != 0:
         return code
-    print(f"the config store runs at {url}; SIGINT (Ctrl-C) or SIGTERM ends it", flush=True)
+    if parse_url(url).scheme == "etcd":
+        print(f"nothing runs here: an etcd, as the store at {url}, runs by itself", end="", flush=True)
+    else:
+        print(f"the config store runs at {url}", end="", flush=True)
+    print("; SIGINT (Ctrl-C) or SIGTERM ends this", flush=True)
     signal.sigwait(signals)
     mf.uninitialize()
     return 0

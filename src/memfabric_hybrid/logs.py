@@ -69,6 +69,12 @@ class EdgeHandler(logging.Handler):
         finally:
             self._inside.active = False
 
+    def hand_to(self, extern: ExternLogger | None) -> None:
+        """Returns when no other thread is inside the function before."""
+        self.extern = extern
+        self.acquire()  # as whoever calls `emit` has done
+        self.release()
+
     def _write(self, text: str) -> None:
         """A line that cannot be written is counted; the program's other handlers still get it."""
         if sys.stderr is None:  # the program was started without one

@@ -15,7 +15,7 @@ from memfabric_hybrid.machine import forks
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.offload import runtime as offload_runtime
 from memfabric_hybrid.shm import runtime as shm_runtime
-from memfabric_hybrid.store import whereabouts
+from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.transfer import engines
 
@@ -54,7 +54,7 @@ def _in_forked_child() -> None:
     offload_runtime.abandon_after_fork()
     engines.abandon_after_fork()
     hosting.abandon_after_fork()
-    whereabouts.abandon_after_fork()
+    store_users.abandon_after_fork()
 
 
 def install() -> None:

@@ -1,7 +1,7 @@
 """Everything that can be set from the environment, in one table (`docs/settings.md` is generated from it).
 
-Read at the moment of use, not at import: tests and launchers change the environment. A malformed value is an
-InvalidParam that names the variable, never a silent default.
+Read at the moment of use, not at import (but for the log level): tests and launchers change the environment. A
+malformed value is an InvalidParam that names the variable, never a silent default.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.errors import InvalidParam
 
 
@@ -36,8 +37,9 @@ STORE_URL = Setting(
     ("MF_CONFIG_STORE_URL", "ASCEND_MF_STORE_URL"),
     "",
     "URL",
-    ("tcp://host:port, port 1 to 65535",),
-    "Where the store launcher listens; the store of SHARED offload memory whose configuration names none.",
+    ("tcp://host:port, port 1 to 65535", "etcd://host:port"),
+    "Where the store launcher listens (tcp only: an etcd runs by itself); the store of SHARED offload memory whose "
+    "configuration names none.",
 )
 LOG_LEVEL = Setting(
     ("MF_LOG_LEVEL", "ASCEND_MF_LOG_LEVEL"),
@@ -108,7 +110,8 @@ PREFAULT = Setting(
     "off",
     "word",
     ("on", "off"),
-    "Allocate all of a rank's pool or heap memory at create, not when it is touched.",
+    "Allocate all of a rank's pool, heap or offload memory when it is made, not when it is touched; not that of "
+    "trans_malloc.",
 )
 TRANSFER_TIMEOUT = Setting(
     ("MF_TRANSFER_TIMEOUT_MS", "ASCEND_TRANSFER_TIMEOUT"),
@@ -128,7 +131,7 @@ FOLLOW_ALL = Setting(
     ("MF_FOLLOW_ALL",),
     "128",
     "ranks",
-    Range(1, 1024),
+    Range(1, _native.MAX_RANKS),
     "In worlds of up to so many ranks every member of a pool is told of every other. In larger ones it is told of its "
     "own host and of the hosts that it copies to or waits for, until it asks for more (scale.md).",
 )

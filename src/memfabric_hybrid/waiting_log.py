@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from memfabric_hybrid import clock
+from memfabric_hybrid import _native, clock
 from memfabric_hybrid.logs import Log
 
-FIRST_S = 2.0
+FIRST_S = _native.FIRST_WAITING_NOTICE_S
 GROWTH = 2.0
-LONGEST_S = 60.0  # between two lines
+LONGEST_S = _native.LONGEST_WAITING_PAUSE_S
 
 
 class WaitingLog:

@@ -118,6 +118,20 @@ def test_hosts_are_in_the_order_of_their_lowest_rank() -> None:
     assert known.hosts() == [[0, 4], [1, 2, 3]]
 
 
+def test_who_has_not_registered_again_is_still_on_its_host() -> None:
+    """A store that was restarted shows nobody at first, and who is there goes on taking part."""
+    known = participants()
+    known.all_shown({1: fact(11, host=THERE), 2: fact(22), 3: fact(33, host=THERE)}, "life", 0.0)
+    known.attached(2, stamp(22))
+    assert known.all_shown({}, "second life", 0.0) == []
+    assert known.facts == {}
+    assert known.hosts() == [[0, 2], [1, 3]]
+    assert known.all_shown({2: fact(22)}, "second life", 0.0, host_key(HERE)) == []
+    assert known.roster.unheard == [1, 3], "of them another watch tells"
+    known.attached(1, stamp(12))
+    assert known.hosts() == [[0, 1, 2], [3]], "who shows itself has come again, on this host"
+
+
 def test_the_store_shows_a_process_until_another_has_its_rank() -> None:
     known = participants()
     known.shown({1: fact(11)})

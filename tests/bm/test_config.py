@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memfabric_hybrid import errors
@@ -80,7 +81,12 @@ def test_nic(nic: str, good: bool) -> None:
     config = BmConfig()
     config.set_nic(nic)
     if good:
-        config.validate(4)
+        config._validate(4)
     else:
         with pytest.raises(errors.InvalidParam, match="nic"):
-            config.validate(4)
+            config._validate(4)
+
+
+def test_booleans_of_numpy() -> None:
+    config = BmConfig(start_store=np.int64(3) == 3, auto_ranking=np.int64(3) == 0)
+    assert (config.start_store, config.auto_ranking) == (True, False)

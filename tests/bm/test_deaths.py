@@ -132,10 +132,15 @@ def test_neighbour_that_answered_and_died_while_another_kept_us_waiting(store_ur
         assert cluster.call(3, "enter", store_url, 4) == (0, "")
         cluster.call(3, "create")
         cluster.kill(1, signal.SIGSTOP)
-        joining = cluster.begin(3, "join")
-        time.sleep(0.3)  # the living have answered by now, the stopped one has not been given up yet
+        answered = "exchange.answered"
+        cluster.call(3, "hold_at", answered)
+        cluster.call(3, "begin_join")
+        assert cluster.call(3, "wait_until_held", answered)
+        cluster.call(3, "let_pass_at", answered)
+        assert cluster.call(3, "wait_until_held", answered)  # both of the living
+        cluster.call(3, "release_at", answered)
         cluster.kill(2)
-        joining.result()
+        cluster.call(3, "end_join")
         assert cluster.call(3, "view") == [0, 3]
         cluster.kill(1, signal.SIGCONT)
         cluster.call_all("wait_for_view", [0, 1, 3], indices=[0, 1, 3])

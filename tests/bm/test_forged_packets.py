@@ -105,7 +105,7 @@ def test_nobody_speaks_for_this_rank(member: BigMemory) -> None:
 
 
 def test_rank_that_the_store_does_not_show_is_refused(member: BigMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfabric_hybrid.address_space.exchange.answerer.JUDGED_WITHIN_S", 0.1)
+    monkeypatch.setattr("memfabric_hybrid.address_space.exchange.answerer.SHOWN_WITHIN_S", 0.1)
     with connected() as stranger, memory_file(b"forged") as file:
         answer = say(stranger, Offer("bm/0", share_of(2, 4711), b"0" * 16), file)
         assert isinstance(answer, Refuse)

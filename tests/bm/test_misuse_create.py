@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -266,6 +267,16 @@ def test_file_that_could_be_cut() -> None:
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         file.truncate(2 * MIB)
         with refusal("INVALID_PARAM -2000", "could be cut", "MFD_ALLOW_SEALING"):
+            from_file(file.fileno())
+
+
+@pytest.mark.usefixtures("member")
+@pytest.mark.parametrize("seal", [fcntl.F_SEAL_WRITE, 0x10], ids=["write", "future write"])
+def test_file_that_nobody_may_write(seal: int) -> None:
+    with open(os.memfd_create("brought", os.MFD_ALLOW_SEALING), "w+b") as file:
+        file.truncate(2 * MIB)
+        fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, seal)
+        with refusal("INVALID_PARAM -2000", f"shm_fd {file.fileno()}", "sealed against writing"):
             from_file(file.fileno())
 
 

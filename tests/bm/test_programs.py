@@ -81,6 +81,16 @@ def test_launcher_serves_until_it_is_told_to_stop(store_url: str, name: str, num
         assert store.stderr.read() == b""
 
 
+def test_launcher_says_that_an_etcd_runs_by_itself() -> None:
+    environment = launcher_environment(MF_CONFIG_STORE_URL="etcd://127.0.0.1:1", MF_LOG_LEVEL="5")
+    with subprocess.Popen(LAUNCHER, env=environment, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        line = launcher.stdout.readline()
+        assert line.startswith("nothing runs here: an etcd, as the store at etcd://127.0.0.1:1, runs by itself; SIGINT")
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(10) == 0
+
+
 @pytest.mark.parametrize("module", ["memfabric_hybrid", "mf_adapter"])
 def test_launcher_explains_itself(module: str) -> None:
     command = [sys.executable, "-W", "error", "-m", f"{module}.launch_ascend_mf_store", "--help"]

@@ -33,6 +33,48 @@ def test_all_are_declared(language: str, tmp_path: Path) -> None:
     c_programs.compile_program(source, tmp_path, language, flags=("-Wconversion",))
 
 
+@pytest.mark.parametrize("compiler", c_programs.DRIVERS)
+def test_compound_literals(compiler: str, tmp_path: Path) -> None:
+    """Their commas are arguments to C's macros. C++ has none."""
+    source = tmp_path / "literals.c"
+    source.write_text(f"""{HEADERS}
+int32_t copy(smem_bm_t pool, void* a, void* b) {{
+    return smem_bm_copy(pool, &(smem_copy_params){{a, b, 8, NULL}}, SMEMB_COPY_H2G, 0) +
+           smem_bm_copy(pool, (&(smem_copy_params){{.src = a, .dest = b, .dataSize = 8}}), SMEMB_COPY_H2G, 0) +
+           smem_bm_copy_batch(pool, &(smem_batch_copy_params){{&a, &b, NULL, 1, NULL}}, SMEMB_COPY_H2G, 0) +
+           smem_bm_wait(pool, &(smem_batch_copy_params){{&a, &b, (uint64_t[]){{8}}, 1, NULL}}, SMEMB_COPY_H2G, 0) +
+           smem_bm_copy(pool, a, b, 8, SMEMB_COPY_H2G, 0) + smem_bm_wait(pool);
+}}
+int32_t move(smem_trans_t engine, void* a, void* b, void* s, size_t* sizes) {{
+    return smem_trans_batch_read(engine, (void*[]){{a, b}}, "id", (const void*[]){{a, b}}, (size_t[]){{1, 2}}, 2, 0) +
+           smem_trans_batch_write(engine, (const void*[]){{a}}, "id", (void*[]){{b}}, (size_t[]){{1}}, 1) +
+           smem_trans_batch_write(engine, ((const void*[]){{a, b}}), "id", ((void*[]){{b, a}}), sizes, 2) +
+           smem_trans_batch_read_submit(engine, (void*[]){{a, b}}, "id", (const void*[]){{a, b}}, sizes, 2, s, 0);
+}}
+int main(void) {{ return 0; }}
+""")
+    c_programs.compile_program(source, tmp_path, "c11", compiler)
+
+
+@pytest.mark.parametrize("compiler", c_programs.DRIVERS)
+def test_headers_inside_of_extern_c(compiler: str, tmp_path: Path) -> None:
+    """As programs include headers of C that they take for unaware of C++; those for kernels beside them."""
+    source = tmp_path / "inside.cpp"
+    kernels = "#include <smem/device/smem_shm_aicore_base_api.h>\n"
+    source.write_text(f"""extern "C" {{
+{HEADERS}{kernels}}}
+uint64_t ask(unsigned id, size_t number) {{
+    return smem_shm_get_global_rank(0) + smem_shm_get_global_rank() + smem_shm_get_global_rank_size(number) +
+           smem_shm_get_symmetric_size(id) + smem_shm_get_symmetric_size(0L);
+}}
+int32_t join(smem_bm_t pool, smem_shm_t heap) {{
+    return smem_bm_join(pool, 0, nullptr) + smem_shm_control_barrier(heap) + int32_t(smem_shm_get_global_rank(heap));
+}}
+int main() {{ return 0; }}
+""")
+    c_programs.compile_program(source, tmp_path, "c++17", compiler)
+
+
 def test_signatures_are_exactly_these(tmp_path: Path) -> None:
     """C++ has a function of exactly this type for each form; C one for what is exported."""
     for language, listed in (("c++17", forms()), ("c11", exported(forms()))):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import memfabric_hybrid as mf
-from memfabric_hybrid import bm, shm
+from memfabric_hybrid import _native, bm, shm
 from memfabric_hybrid.errors import Code
+from memfabric_hybrid.transports import nic
 from support.c_programs import ROOT
 
 HEADERS = ROOT / "include" / "smem" / "host"
@@ -68,6 +69,16 @@ def test_numbers_are_the_same_in_both_languages(
         if int(member) > -3000  # of external stores, which C knows nothing of
     )
     assert claims.count("\n") >= 2
+    assert complaints(ROOT / "include", INCLUDES + claims) == ""
+
+
+def test_limits_are_the_same_in_both_languages() -> None:
+    limits = {
+        "SMEM_SHM_GATHER_MAX": _native.MAX_GATHER_BYTES,
+        "SMEM_SHM_CONTEXT_MAX": _native.MAX_CONTEXT_BYTES,
+        "SMEM_TRANS_NIC_SIZE": nic.MAX_CHARACTERS + 1,  # with the 0 at the end
+    }
+    claims = "".join(f'_Static_assert({name} == {limit}, "{name}");\n' for name, limit in limits.items())
     assert complaints(ROOT / "include", INCLUDES + claims) == ""
 
 

@@ -54,6 +54,11 @@ def use_c(compile_command: str, python: Path, tmp_path: Path, **environment: str
         assert sh(f"{script}{out} tcp://127.0.0.1:{port}", path=python, **environment).endswith("good\n")
 
 
+def used_by_python(python: Path) -> str:
+    return sh("python -c 'from importlib import metadata; import memfabric_hybrid as mf; "
+              'print(metadata.version("memfabric-hybrid"), mf.initialize())\'', path=python)  # fmt: skip
+
+
 def test_wheel_in_another_environment(packages: list[Path], python: Path, tmp_path: Path) -> None:
     wheel = next(packages[0].parent.glob(f"memfabric_hybrid-{VERSIONS[0]}-*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
@@ -88,8 +93,8 @@ def test_run_files(packages: list[Path], python: Path, tmp_path: Path) -> None:
         f"source {root}/set_env.sh\nhome=$MEMFABRIC_HYBRID_HOME_PATH/{ARCH}-linux\n"
         f"gcc $src -I{PROGRAMS} -I$home/include -I$home/include/smem/host -L$home/lib64 -lmf_smem -o $out"
     )
-    for version, package in zip(VERSIONS, packages, strict=True):
-        said = sh(f"bash {package} -- --install-path={place}", path=python)
+    for version, package, dashes in zip(VERSIONS, packages, ("", "--"), strict=True):
+        said = sh(f"cd {tmp_path} && bash {package} {dashes} --install-path={place.name}", path=python)
         assert f"now: source {root}/set_env.sh" in said
         assert os.readlink(root / "latest") == version
         inside = {path.name for path in (root / version).iterdir()}
@@ -99,9 +104,7 @@ def test_run_files(packages: list[Path], python: Path, tmp_path: Path) -> None:
         printed = sh(f"source {root}/set_env.sh; echo $MEMFABRIC_HYBRID_HOME_PATH", path=python)
         assert printed.splitlines()[-1] == str(root / "latest")
         use_c(compile_command, python, tmp_path)
-        used = sh("python -c 'from importlib import metadata; import memfabric_hybrid as mf; "
-                  'print(metadata.version("memfabric-hybrid"), mf.initialize())\'', path=python)  # fmt: skip
-        assert used == f"{version} 0\n"
+        assert used_by_python(python) == f"{version} 0\n"
     assert {path.name for path in root.iterdir()} == {*VERSIONS, "latest", "set_env.sh"}
     with pytest.raises(AssertionError, match="Python has imported another installation of memfabric_hybrid"):
         sh(f"LD_LIBRARY_PATH={root}/{VERSIONS[0]}/{ARCH}-linux/lib64 {tmp_path}/program tcp://127.0.0.1:1", path=python)
@@ -110,7 +113,16 @@ def test_run_files(packages: list[Path], python: Path, tmp_path: Path) -> None:
 
     sh(f"{root}/{VERSIONS[1]}/uninstall.sh", path=python)
     assert os.readlink(root / "latest") == VERSIONS[0]
+    use_c(compile_command, python, tmp_path)
+    assert used_by_python(python) == f"{VERSIONS[0]} 0\n"
     sh(f"{root}/{VERSIONS[0]}/uninstall.sh", path=python)
     assert not list(place.iterdir())
     gone = sh("python -c 'import importlib.util; print(importlib.util.find_spec(\"memfabric_hybrid\"))'", path=python)
     assert gone == "None\n"
+
+
+def test_a_run_file_that_pip_refuses(packages: list[Path], python: Path, tmp_path: Path) -> None:
+    """As that of Debian's and Ubuntu's own Python does: all or nothing, and how to get it."""
+    with pytest.raises(AssertionError, match=r"PIP_BREAK_SYSTEM_PACKAGES=1(.|\n)*was not installed"):
+        sh(f"bash {packages[0]} --install-path={tmp_path}/nothing", path=python, PIP_REQUIRE_HASHES="1")
+    assert not list((tmp_path / "nothing").iterdir())

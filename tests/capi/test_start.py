@@ -75,15 +75,34 @@ def with_broken_python_library(tmp_path: Path) -> Path:
     return folder
 
 
+def with_a_fork_while_it_starts(tmp_path: Path) -> Path:
+    """By what the environment's own start runs: in the middle of the library's."""
+    folder = in_empty_environment(tmp_path)
+    fork = "import os; child = os.fork(); child or os._exit(0); os.waitpid(child, 0)"
+    (folder.parents[1] / "forking.pth").write_text(f"{fork}\n")
+    return folder
+
+
+def with_python_without_modules(tmp_path: Path) -> Path:
+    """The folder of its standard library is there, and next to nothing in it."""
+    folder = noted_python_of_another_version(tmp_path)
+    modules = tmp_path / "lib" / VERSION
+    (modules / "lib-dynload").mkdir(parents=True)
+    (modules / "os.py").touch()
+    return folder
+
+
 @pytest.mark.parametrize(
     ("installed", "words"),
     [
+        (with_python_without_modules, "failed to get the Python codec of the filesystem encoding"),
         (noted_python_of_another_version, "/bin/python3.9"),
         (with_broken_python_library, f"lib{VERSION}.so.1.0 cannot be loaded, which the interpreter"),
         (alone, "no Python package memfabric_hybrid is around it"),
         (with_bad_note, "says that Python is /nowhere/bin/python3, which does not exist"),
         (without_interpreter, f"there is no {VERSION} for the packages in"),
         (in_empty_environment, "cannot import memfabric_hybrid"),
+        (with_a_fork_while_it_starts, "cannot import memfabric_hybrid"),
         (in_broken_environment, "No module named 'a_module_that_is_missing'"),
     ],
 )
@@ -127,6 +146,23 @@ def test_an_interpreter_that_is_noted(compiled: Compile, tmp_path: Path, store_u
     (folder / "mf_smem.python").write_text(f"{sys.executable}\n")
     library = folder / "libmf_smem.so"
     assert run(compiled("loader.c", linked=False), library, store_url, LD_LIBRARY_PATH=str(folder)) == "good\n"
+
+
+def test_a_relative_path_of_the_library() -> None:
+    """The program goes elsewhere before it uses it."""
+    program = """
+import ctypes, os, sys
+smem = ctypes.CDLL(os.path.relpath(sys.argv[1]))
+smem.smem_get_last_err_msg.restype = ctypes.c_char_p
+os.chdir("/")
+assert smem.smem_init(0) == 0, smem.smem_get_last_err_msg()
+print("good")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(c_programs.library())],
+        cwd=c_programs.library().parents[1], capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
 
 def test_the_shell_does_not_matter(compiled: Compile, tmp_path: Path, store_url: str) -> None:

@@ -117,6 +117,81 @@ def test_calls_of_a_pool(lines: list[str], store_url: str) -> None:
     assert not lines, "success says nothing"
 
 
+def test_calls_that_raise(lines: list[str], store_url: str) -> None:
+    """They say it as those that return codes do, and `code` is the same."""
+    config = bm.BmConfig(operation_timeout=20)
+    assert bm.initialize(store_url, 2, 0, config) == 0
+    assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0
+    target = bytearray(8)
+    with bm.create(0, 2 << 20) as pool, shm.create(0, 1, 0, 2 << 20) as heap, mf.TransferEngine() as engine:
+        one_by_one: list[tuple[Callable[[], Any], str, int]] = [
+            (pool.wait_for, "BigMemory.wait_for", -2003),
+            (lambda: pool.route(1), "BigMemory.route", -2014),
+            (lambda: pool.put(b"x", 1), "BigMemory.put", -2014),
+            (lambda: pool.get(1, out=target), "BigMemory.get", -2014),
+            (lambda: pool.array(1, 1, "u1"), "BigMemory.array", -2014),
+            (lambda: heap.put(b"x", 1), "ShareMemory.put", -2000),
+            (lambda: heap.get(0, 2 << 20, out=target), "ShareMemory.get", -2000),
+            (lambda: heap.array(1, 1, "u1"), "ShareMemory.array", -2000),
+            (lambda: engine.write("127.0.0.1:5", b"x", 1), "TransferEngine.write", -2008),
+            (lambda: engine.read("127.0.0.1:5", target, 1), "TransferEngine.read", -2008),
+            (lambda: engine.submit_write("127.0.0.1:5", b"x", 1), "TransferEngine.submit_write", -2008),
+            (lambda: engine.submit_read("127.0.0.1:5", target, 1), "TransferEngine.submit_read", -2008),
+            (lambda: engine.route("127.0.0.1:5"), "TransferEngine.route", -2008),
+            (engine.notifications, "TransferEngine.notifications", -2008),
+            (engine.notified, "TransferEngine.notified", -2008),
+        ]
+        for call, name, code in one_by_one:
+            mf.get_and_clear_last_err_msg()
+            with pytest.raises(mf.errors.FabricError) as raised:
+                call()
+            assert raised.value.code == code
+            assert str(raised.value) == mf.get_last_err_msg()
+            one_line(lines, name, code)
+        assert pool.join() == 0
+        pool.put(b"x", 0)
+        pool.wait_for([0])
+    assert not lines
+
+
+def test_what_create_raises_has_its_code(lines: list[str], store_url: str) -> None:
+    """A RuntimeError, as programs for the original interface expect; and what `except FabricError` catches."""
+    assert bm.initialize(store_url, 2, 0, bm.BmConfig()) == 0
+    with pytest.raises(RuntimeError, match=r"^create bm handle failed: ") as raised:
+        bm.create(0, 0)
+    assert isinstance(raised.value, mf.errors.InvalidParam)
+    one_line(lines, "bm.create", -2000)
+    with pytest.raises(ValueError, match="tag has 31 characters, the limit is 30") as overlong:
+        bm.create2(0, 2 << 20, 2 << 20, tag="t" * 31)
+    assert isinstance(overlong.value, mf.errors.InvalidParam)
+    one_line(lines, "bm.create2", -2000)
+    assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0
+    with shm.create(0, 1, 0, 2 << 20) as heap:
+        with pytest.raises(mf.errors.InvalidParam, match=r"^all_gather failed: "):
+            heap.all_gather(b"")
+        one_line(lines, "ShareMemory.all_gather", -2000)
+        with pytest.raises(mf.errors.InvalidParam, match=r"^subgroup_all_gather failed: "):
+            heap.subgroup_all_gather("k", 1, 0, b"")
+        one_line(lines, "ShareMemory.subgroup_all_gather", -2000)
+
+
+def test_a_failure_that_is_looked_at_hides_no_other(lines: list[str]) -> None:
+    """A ticket's `error` is no failure of a call: the last one that was stays the last error."""
+    with mf.TransferEngine() as engine:
+        assert engine.initialize(None, "127.0.0.1:0", "Decode", 0) == 0
+        failed = engine.submit_write("127.0.0.1:1", b"x", 4096)
+        while not failed.done:
+            pass
+        assert mf.set_log_level(77) == -2000
+        lines.clear()
+        assert isinstance(failed.error, mf.errors.NotConnected)
+        assert mf.get_last_err_msg() == "log level is 77, expected 0..5"
+        assert not lines
+        with pytest.raises(mf.errors.NotConnected):
+            failed.result()
+        one_line(lines, "Ticket.result", -2014)
+
+
 def test_calls_of_a_heap(lines: list[str], store_url: str) -> None:
     assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0
     heap = shm.create(0, 1, 0, 2 << 20)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.etcd import EtcdCluster
 from support.programs import besides_failures, run_python
 from support.workers import Cluster
 
@@ -226,12 +227,20 @@ def test_a_child_is_not_taken_for_its_parent_by_the_other_ranks(store_url: str) 
 LOCKS = {
     "closing": "client._dialer.closing._cond",
     "hook": "client._dialer._hook_lock",
-    "channel": "client._channel.standing.changed",
+    "channel": "client._channel.state.changed",
     "watch_callbacks": "client._channel.watch_callbacks._lock",
     "hosting": "hosting._lock",
+    "store_users": "store_users._lock",
+}
+LOCKS_ON_ETCD = {
+    "state": "client._session.state.changed",
+    "watch_callbacks": "client._session.watch_callbacks._lock",
+    "feed": "client._session.feed._lock",
+    "store_users": "store_users._lock",
 }
 HOLDING = """
 from memfabric_hybrid.bm import runtime
+from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.server import hosting
 import threading
 
@@ -265,3 +274,9 @@ assert os.waitstatus_to_exitcode(status) == 0
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_that_another_thread_holds_at_the_fork_stops_nobody(store_url: str, lock: str, kind: str) -> None:
     run_forking(HOLDING.replace("LOCK", LOCKS[lock]), kind, store_url)
+
+
+@pytest.mark.parametrize("kind", [SEEN, UNSEEN])
+@pytest.mark.parametrize("lock", LOCKS_ON_ETCD)
+def test_a_lock_of_an_etcd_store_stops_nobody_either(shared_etcd: EtcdCluster, lock: str, kind: str) -> None:
+    run_forking(HOLDING.replace("LOCK", LOCKS_ON_ETCD[lock]), kind, shared_etcd.url())

@@ -26,6 +26,14 @@ with bm.create(0, 64 << 20) as pool:
     print("64 MiB were written")
 """
 )
+TRANSFER = """
+import memfabric_hybrid as mf
+with mf.TransferEngine() as engine:
+    assert engine.trans_malloc(1 << 30) == 0
+    print(mf.get_last_err_msg())
+    assert engine.trans_malloc(64 << 20) != 0, mf.get_last_err_msg()
+    print("64 MiB are there")
+"""
 TIGHT = (
     PROGRAM
     + """
@@ -70,6 +78,17 @@ def test_a_pool_that_the_container_can_never_hold(store_url: str) -> None:
         assert str(group.folder) in refusal
         assert "raise the memory limit of the container" in refusal
         assert written == "64 MiB were written"
+
+
+def test_trans_malloc_of_what_the_container_can_never_hold() -> None:
+    with MemoryGroup(256 * MIB) as group:
+        with group.start(TRANSFER, MF_LOG_LEVEL="5") as program:
+            said, _ = program.communicate(timeout=30)
+        assert program.returncode == 0, said
+        refusal, written = said.splitlines()
+        assert f"{1 << 30} bytes were asked for, this process may have {256 * MIB} bytes in all" in refusal
+        assert str(group.folder) in refusal
+        assert written == "64 MiB are there"
 
 
 def test_what_is_not_left_is_told(store_url: str) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import bm, clock, shm, waiting_log
+from memfabric_hybrid.address_space.changes import Changes
+from memfabric_hybrid.clock import Deadline
 from support.programs import run_python
 from support.threads import Beside, wait_until
 from support.workers import Cluster
@@ -91,6 +93,27 @@ def test_create_names_the_ranks_it_waits_for(lines: list[str], store_url: str) -
     assert lines
     for line in lines:
         assert "3 of 4 ranks have not come: 1, 2, 3" in line
+
+
+def test_wait_for_names_the_ranks_it_waits_for(lines: list[str], store_url: str) -> None:
+    assert bm.initialize(store_url, 3, 0, bm.BmConfig()) == 0
+    with bm.create(0, 2 << 20) as pool:
+        assert pool.join() == 0
+        with pytest.raises(mf.errors.TimedOut, match="bm object 0: 2 of 2 ranks did not come within 1 s: 1, 2; start"):
+            pool.wait_for([1, 2], timeout=1)
+    assert lines
+    for line in lines:
+        assert "at most 1 s: bm object 0: 2 of 2 ranks have not come: 1, 2" in line
+    assert len(lines) < 10, "at growing intervals"
+
+
+def test_a_call_that_waits_for_another_one_says_so(lines: list[str]) -> None:
+    changes = Changes("bm object 0")
+    with changes.turn(Deadline(LONG_S)):
+        waiting = Beside(lambda: changes.turn(Deadline(LONG_S)).__enter__())
+        wait_until(lambda: bool(lines))
+    waiting.result()
+    assert "bm object 0: another thread is inside join, leave or extend" in lines[0]
 
 
 def test_intervals_grow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +196,23 @@ def test_initialize_again_with_other_arguments_says_what_it_ignores(lines: list[
     assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0
     assert shm.initialize(store_url, 2, 1, 0, shm.ShmConfig()) == 0
     assert "ignores world_size=2 (1 is used), rank_id=1 (0 is used)" in lines[1]
+    assert len(lines) == 2
+
+
+def test_initialize_again_with_another_configuration_says_what_it_ignores(lines: list[str], store_url: str) -> None:
+    config = bm.BmConfig(operation_timeout=7)
+    assert bm.initialize(store_url, 2, 0, config) == 0
+    assert bm.initialize(store_url, 2, 0, bm.BmConfig(operation_timeout=7, rank_id=1)) == 0
+    assert not lines, "the store gives the rank"
+    other = bm.BmConfig(operation_timeout=8, auto_ranking=False, rank_id=1)
+    other.set_nic("tcp://127.0.0.1:5000")
+    assert bm.initialize(store_url, 2, 0, other) == 0
+    assert "operation_timeout=8 (7 is used)" in lines[0]
+    assert "auto_ranking=False (True is used), rank_id=1" in lines[0]
+    assert "nic=tcp://127.0.0.1:5000" in lines[0]
+    assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0
+    assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig(create_timeout=9)) == 0
+    assert lines[1].endswith("ignores create_timeout=9 (120 is used); uninitialize it first")
     assert len(lines) == 2
 
 

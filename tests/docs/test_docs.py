@@ -49,7 +49,7 @@ def public_names() -> set[str]:
     own = {name for name, _ in inspect.getmembers(bm.BigMemory) if not name.startswith("_")}
     stream = {name for name, _ in inspect.getmembers(mf.Stream) if not name.startswith("_")}
     transfer = {name for name, _ in inspect.getmembers(mf.TransferEngine) if not name.startswith("_")}
-    config = {name for name in vars(bm.BmConfig) if not name.startswith("_")} - {"validate"}
+    config = {name for name in vars(bm.BmConfig) if not name.startswith("_")}
     members = {
         member
         for enum in (bm.BmCopyType, bm.BmDataOpType, bm.BmMemType, bm.BmGroupEvent, mf.TransDataOpType)
@@ -57,10 +57,7 @@ def public_names() -> set[str]:
     }
     variables = {name for setting in settings.ALL for name in setting.names}
     codes = {str(code.value) for code in errors.Code}
-    return {*mf.__all__, *bm.__all__, *own, *stream, *transfer, *config, *members, *variables, *codes} - {
-        "errors",
-        "abandon_after_fork",
-    }
+    return {*mf.__all__, *bm.__all__, *own, *stream, *transfer, *config, *members, *variables, *codes} - {"errors"}
 
 
 def test_interface_page_has_every_name() -> None:

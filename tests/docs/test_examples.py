@@ -79,6 +79,16 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         r"private: 8 blocks of 61 layers, [0-9.]+ GB/s, all bytes right",
         r"trans_malloc: 8 blocks of 61 layers, [0-9.]+ GB/s, all bytes right",
     ),
+    "21_buffers_and_await.py": (
+        r"1 block: sum 262144",
+        r"8 blocks: sum 2097152",
+        r"beyond the cache: session .* are not all inside memory that is registered there now.*",
+    ),
+    "22_offload.py": (
+        r"a peer has filled 1024 rows",
+        r"rows 3, 1000, 17 are together now",
+        r"freed twice: -2007, .*",
+    ),
 }
 DEMO = (
     r"4 processes, one pool",

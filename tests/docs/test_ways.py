@@ -7,14 +7,19 @@ A part of it here, all of it with `scripts/soak ways`.
 from __future__ import annotations
 
 import ast
+import inspect
 import os
+import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import memfabric_hybrid as mf
 from docs import runs
 from docs.pages import ROOT, Program, programs
 from docs.runs import Way
+from memfabric_hybrid import bm, offload, shm
 
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 PROGRAMS = programs()
@@ -26,6 +31,7 @@ LOOKING = {
     "all", "float", "equal", "rint", "astype", "string_at", "get_last_err_msg", "peer_rank_ptr", "get_rank_id_by_gva",
     "gva_to_va", "local_mem_size",
 }  # fmt: skip
+RETURN_CODES = {"initialize", "join", "barrier", "free", "register", "copy_data", "transfer_sync_write"}
 
 
 @pytest.mark.soak
@@ -78,3 +84,28 @@ def test_assertions_of_documents_only_look(program: Program) -> None:
 def test_assertions_of_examples_only_look() -> None:
     for example in EXAMPLES:
         assert called_in_assertions(example.read_text(encoding="utf-8")) <= LOOKING, example.name
+
+
+def programs_in(subject: object) -> list[str]:
+    """The indented pieces of what `help()` shows that are Python."""
+    found, piece = [], list[str]()
+    for line in [*(inspect.getdoc(subject) or "").splitlines(), "end"]:
+        if line.startswith("    ") or not line:
+            piece.append(line)
+            continue
+        text, piece = textwrap.dedent("\n".join(piece)), []
+        with suppress(SyntaxError):
+            found.append(ast.unparse(ast.parse(text)))
+    return [text for text in found if "(" in text]
+
+
+@pytest.mark.parametrize("subject", [mf, bm, shm, offload, mf.TransferEngine], ids=lambda subject: subject.__name__)
+def test_help_only_looks_in_assertions_and_drops_no_code(subject: object) -> None:
+    texts = programs_in(subject)
+    assert texts or subject is mf
+    for text in texts:
+        assert called_in_assertions(text) <= LOOKING
+        for statement in ast.walk(ast.parse(text)):
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                called = ast.unparse(statement.value.func).rpartition(".")[2]
+                assert called not in RETURN_CODES, text

@@ -264,7 +264,7 @@ def test_only_requests_that_are_right_change_memory(cluster: Cluster, store_url:
 
 
 def settled(cluster: Cluster, before: dict[str, float]) -> dict[str, float]:
-    """The target's footprint once it has seen that all callers are gone; it has nothing more than before."""
+    """The target's footprint once it has seen that all initiators are gone; it has nothing more than before."""
     deadline = Deadline(ANSWER_S)
     while True:
         after: dict[str, float] = cluster.call(TARGET, "footprint")

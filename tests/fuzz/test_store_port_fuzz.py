@@ -96,7 +96,7 @@ def run(server: StoreServer, sender: Sender, rng: random.Random, make: Callable[
     check_serves(server, after)
     wait_until(lambda: not server.peers and not server.lingering)
     assert server.failure is None
-    assert server._partial_bytes == 0
+    assert server._incomplete.held_bytes == 0
     assert not server.state._connections
 
 

@@ -8,6 +8,7 @@ import ctypes
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,15 @@ works: dict[int, Work] = {}
 
 def must(code: int) -> None:
     assert code == 0, f"{code}: {mf.get_and_clear_last_err_msg()}"
+
+
+def code_of(call: Callable[[], object]) -> int:
+    """0, or that of what a call raises."""
+    try:
+        call()
+    except mf.errors.FabricError as failure:
+        return int(failure.code)
+    return 0
 
 
 # ---- life -----------------------------------------------------------------------------------------------------------
@@ -132,7 +142,7 @@ class Work(threading.Thread):
         if kind == "pool":
             return pool.copy_data(source.ctypes.data, self._in_pool(offset), source.size, bm.BmCopyType.H2G)
         if kind == "heap":
-            return heap.put(self.target, offset, source)
+            return code_of(lambda: heap.put(source, self.target, offset))
         place = places[self.target]
         return engine.transfer_sync_write(place.session, source.ctypes.data, place.address + offset, source.size)
 
@@ -140,7 +150,7 @@ class Work(threading.Thread):
         if kind == "pool":
             return pool.copy_data(self._in_pool(offset), back.ctypes.data, back.size, bm.BmCopyType.G2H)
         if kind == "heap":
-            return heap.get(back, self.target, offset)
+            return code_of(lambda: heap.get(self.target, offset, out=back))
         place = places[self.target]
         return engine.transfer_sync_read(place.session, back.ctypes.data, place.address + offset, back.size)
 

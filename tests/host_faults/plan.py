@@ -59,4 +59,5 @@ def environment() -> dict[str, str]:
     return {
         "MF_CONFIG_STORE_HEARTBEAT_TIMEOUT_S": f"{HEARTBEAT_S:g}",
         "MF_TRANSFER_TIMEOUT_MS": f"{TRANSFER_TIMEOUT_S * 1000:.0f}",
+        "MF_LOG_LEVEL": "1",  # shown if it fails: when who was lost, by whose account
     }

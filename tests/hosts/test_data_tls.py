@@ -16,6 +16,7 @@ import memfabric_hybrid as mf
 from memfabric_hybrid.clock import Deadline
 from support import host_members, hosts
 from support.certificates import DAY, NOW, Authority
+from support.held_gil import held_gil
 from support.hosts import Host, Network
 from support.workers import Cluster
 
@@ -124,8 +125,8 @@ def test_a_target_that_is_stuck_in_c_still_serves(hosts3: Network, engines: Clus
     target = engines.call(1, "open_memory", "target", SIZE)
     engines.call(0, "open_memory", "source", SIZE)
     engines.call(0, "store", "source", WORD)
-    engines.call(1, "hold_gil_from_now_on", 3)
-    assert engines.call(0, "write", session, "source", target, SIZE) == (0, "")
+    with held_gil(engines, 1):
+        assert engines.call(0, "write", session, "source", target, SIZE) == (0, "")
     assert engines.call(1, "load", "target", 0, len(WORD)) == WORD
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from support import host_members, hosts
+from support.held_gil import held_gil
 from support.host_members import MEMBERS
 from support.hosts import Network
 from support.workers import Cluster
@@ -106,9 +107,6 @@ def test_a_killed_process_and_its_successor(hosts3: Network, cluster: Cluster) -
 
 
 def test_a_process_whose_python_is_stuck_serves_its_memory(cluster: Cluster) -> None:
-    """It holds the GIL for longer than a few rounds take."""
-    stuck = cluster.begin(FAULTY + 1, "hold_gil", 3.0)
-    before = state(cluster)[FAULTY][1]
-    wait_for(cluster, lambda code, rounds: code == 0 and rounds > before + 10, (FAULTY,))
-    assert not stuck.ready()
-    stuck.result()
+    with held_gil(cluster, FAULTY + 1):
+        before = state(cluster)[FAULTY][1]
+        wait_for(cluster, lambda code, rounds: code == 0 and rounds > before + 10, (FAULTY,))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+import memfabric_hybrid as mf
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,3 +68,17 @@ def test_the_metadata_name_the_home(for_index: ModuleType, tmp_path: Path, home:
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project.get("urls", {}).get("Homepage") == (HOME if home else None)
     assert all(url.startswith(HOME) for url in project.get("urls", {}).values())
+
+
+def test_the_script_finds_the_version() -> None:
+    """As it does it itself: links without a version lead nowhere."""
+    script = (ROOT / "scripts" / "wheels").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^version_of_package=.*$", script, re.MULTILINE)
+    line = line.replace(".venv/bin/python", shlex.quote(sys.executable))
+    command = ["bash", "-euc", f'{line}; echo "$version_of_package"']
+    environment = {name: value for name, value in os.environ.items() if name != "VERSION"}
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == mf.__version__
+    environment["VERSION"] = "9.8.7"
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "9.8.7"

@@ -109,3 +109,23 @@ def test_rank_that_dies_before_the_first_barrier(other: Cluster, store_url: str)
     wait_until(lambda: other.call(1, "enter", store_url, 2)[0] == 0)  # the store needs a moment to free the rank
     create_together(other)
     assert kept.value is not None
+
+
+def test_who_gives_up_on_account_of_a_death_says_of_which(store_url: str) -> None:
+    """It had entered the control page, the dead rank had not: nobody reads there that it died."""
+    with Cluster(3, "support.heap_worker") as cluster:
+        assert shm.initialize(store_url, 3, 0, 0, shm.ShmConfig()) == 0, mf.get_last_err_msg()
+        for rank in (1, 2):
+            assert cluster.call(rank, "enter", store_url, 3)[0] == 0
+        cluster.call(1, "map_late", 2)
+        cluster.call(2, "hold_at", "shm.create.all_are_here")
+        with pause_points.held("shm.failed_ranks.tell") as point:
+            cluster.begin(2, "try_to_create", 3, 0, SIZE)
+            giving_up = cluster.begin(1, "try_to_create", 3, 0, SIZE)
+            creating = Beside(lambda: fail_to_create("rank 2 ", rank_size=3))
+            point.wait_until_reached()
+            cluster.kill(2)
+            assert "rank 2 " in giving_up.result()[1]
+            point.release()
+            creating.result()
+        cluster.call(1, "uninitialize")

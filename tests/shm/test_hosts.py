@@ -67,12 +67,13 @@ def test_time_out_can_be_repeated(store_url: str) -> None:
 def test_death_is_told_on_both_hosts(store_url: str, victim: int) -> None:
     with two_hosts(store_url) as cluster:
         survivors = [rank for rank in range(COUNT) if rank != victim]
-        pending = [cluster.begin(rank, "timed", "barrier") for rank in survivors]
-        time.sleep(0.05)
+        cluster.call_all("hold_at", "collective.wait", indices=survivors)
+        cluster.call_all("begin_thread", "waiting", "barrier", indices=survivors)
+        assert cluster.call_all("wait_until_held", "collective.wait", indices=survivors) == [True] * len(survivors)
+        cluster.call_all("release_at", "collective.wait", indices=survivors)
         killed_at = time.monotonic()
         cluster.kill(victim)
-        for call in pending:
-            returned_at, code, why = call.result()
+        for returned_at, code, why in cluster.call_all("end_thread", "waiting", indices=survivors):
             assert code == -2014
             assert f"rank {victim} " in why
             assert returned_at - killed_at < campaigns.notice_s()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memfabric_hybrid import _native
+from memfabric_hybrid.device import signals
 from support import kernel_library
 from support.ports import reserved_port
 from support.workers import Cluster
@@ -49,12 +50,19 @@ def run(cluster: Cluster, library: str, name: str, *arguments: int) -> list[int]
 def test_table_lies_below_all_objects() -> None:
     entry_bytes = 64
     routes = _native.DEVICE_TABLE_ADDRESS + _native.DEVICE_OBJECTS * (entry_bytes + _native.MAX_CONTEXT_BYTES)
-    assert routes == _native.KERNEL_ROUTES_ADDRESS
+    assert routes == _native.DEVICE_ROUTES_ADDRESS
     assert _native.DEVICE_TABLE_ADDRESS < _native.REGION_START
     header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
     assert f"SMEM_SHM_TABLE_ADDRESS 0x{_native.DEVICE_TABLE_ADDRESS:012x}ull" in header
     assert f"SMEM_SHM_MAX_OBJECTS {_native.DEVICE_OBJECTS}u" in header
     assert f"SMEM_SHM_MAX_RANKS {_native.MAX_RANKS}u" in header
+
+
+def test_both_languages_wait_in_the_same_steps() -> None:
+    header = (ROOT / "include" / "smem" / "device" / "smem_shm_aicore_base_api.h").read_text(encoding="utf-8")
+    assert f"looks >= {signals._LOOKS_BEFORE_YIELD}u" in header
+    assert f"SMEM_SHM_LOOKS_BEFORE_SLEEP {signals._LOOKS_BEFORE_SLEEP}u" in header
+    assert f"struct timeval pause = {{0, {signals._SLEEP_US}}}" in header
 
 
 def test_header_compiles_as_c11(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Client:
         self._is_retired = False
         self._is_returning = False
         self._known_revision = 0
+        self._given_up: list[int] = []  # connections
+        self._oldest = self._oldest_channel = 0  # connections that have told the store of those, and of what is ours
 
     def new_number(self) -> int:
         return next(self._numbers)
@@ -79,7 +81,7 @@ class Client:
                 reply = yield from self._exchange(request, until)
             except Failed as failure:
                 if not failure.attempts:
-                    self.hand_over_again(generation)
+                    self.hand_over_again()
                 if failure.code != Code.NOT_EXIST or not held:
                     raise
                 reply = m.Done(0)
@@ -103,9 +105,10 @@ class Client:
             self.is_ready = False
             self._connection.abort()
 
-    def hand_over_again(self, generation: int) -> None:
+    def hand_over_again(self) -> None:
         """The store may think otherwise of what is ours. The session goes on meanwhile, if it does."""
-        if self._connection is not None and generation == self._generation:
+        self._oldest_channel = self._server.new_number()
+        if self._connection is not None and self.is_ready:
             self.is_ready = False
             self._connection.fall_silent()
 
@@ -168,15 +171,15 @@ class Client:
             try:
                 reply = yield from exchange(connection, message, limit)
             except Late:
-                if limit == until:
-                    connection.abandon()
-                connection.close()
+                self._give_up(connection)
                 raise Failed(Code.TIMEOUT, f"no answer to {type(request).__name__}") from None
             except Lost:
-                connection.close()
-                self._drop_idle()
+                self._give_up(connection)
             else:
-                self._idle.append(connection)
+                if connection.number < self._oldest:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
                 if isinstance(reply, m.Refused):
                     raise Failed(reply.code, reply.sentence, attempt)
                 return reply
@@ -197,6 +200,13 @@ class Client:
                 break
         raise Failed(Code.TIMEOUT, "the store could not be reached")
 
+    def _give_up(self, connection: Connection) -> None:
+        """As `ConnectionPool.give_up`."""
+        connection.close()
+        self._given_up.append(connection.number)
+        self._oldest = self._server.new_number()
+        self._drop_idle()
+
     def _drop_idle(self) -> None:
         for connection in self._idle:
             connection.close()
@@ -206,7 +216,11 @@ class Client:
         """Connect and greet, once."""
         connection = Connection(self.process, self._server, role)
         yield from connection.open(until, self._is_returning)
-        hello = m.Hello(self.session, role, self.process.heartbeat_timeout_s, self._is_returning)
+        given_up = tuple(self._given_up)
+        hello = m.Hello(
+            self.session, role, self.process.heartbeat_timeout_s, self._is_returning,
+            number=connection.number, given_up=given_up,
+        )  # fmt: skip
         try:
             welcome = yield from exchange(connection, hello, until)
         except (Lost, Late):
@@ -215,6 +229,7 @@ class Client:
         if not isinstance(welcome, m.Welcome):
             connection.close()
             raise Lost
+        self._given_up = [number for number in self._given_up if number not in given_up]
         return connection
 
     # --- the event thread -------------------------------------------------------------------------------------------
@@ -233,8 +248,11 @@ class Client:
             self._drop_left_behind()
             self.process.on_session(refused)
             self.records.forget(refused)
-            self.is_ready = True
-            self._changed.notify()
+            if connection.number < self._oldest_channel:
+                connection.fall_silent()
+            else:
+                self.is_ready = True
+                self._changed.notify()
             try:
                 while True:
                     self._take_push(connection, (yield from connection.receive(FOREVER)))

@@ -105,7 +105,7 @@ class Faults:
 
     def _newcomer(self) -> None:
         """Somebody who has no place in the plan, and leaves soon."""
-        newcomer = self._simulation.visitor()
+        newcomer = self._simulation.newcomer()
         if newcomer is not None:
             self._world.after(self._lasts_s(), newcomer.leave_soon)
 

@@ -31,7 +31,7 @@ REMEMBERED = 20_000  # calls
 
 
 class Call:
-    __slots__ = ("began_at", "is_barrier", "member", "number", "refused", "request", "result", "until")
+    __slots__ = ("began_at", "is_barrier", "member", "number", "refused", "request", "result", "until", "was_ready")
 
     def __init__(self, number: int, member: Member, request: m.Gather, began_at: float, until: float) -> None:
         self.number = number
@@ -40,6 +40,7 @@ class Call:
         self.began_at = began_at
         self.until = until
         self.is_barrier = not request.data
+        self.was_ready = member.client.is_ready  # the store knew the member when it began
         self.refused = False
         self.result: list[bytes] | None = None
 
@@ -142,7 +143,7 @@ class GatherLedger:
     def _was_undisturbed(self, call: Call) -> bool:
         member = call.member
         last = max(member.disturbed_until, member.host.disturbed_until, self._server.disturbed_until)
-        return last < call.began_at
+        return call.was_ready and last < call.began_at
 
     # --- at the store -----------------------------------------------------------------------------------------------
 

@@ -177,7 +177,8 @@ class Invariants:
         self._compare("claims that wait", tables.recovery.waiting, {})
         self._compare("connections that have not greeted", state._strangers, {})
         self._compare("pushes", tables.watches.pending, {})
-        self._compare("counted connections", +state._connections, state._connections)
+        greeted = {one: session for session, mine in state._connections.items() for one in mine}
+        self._compare("connections of sessions", greeted, state._greeted)
         if len(tables.rendezvous._finished) > MAX_REMEMBERED_GROUPS:
             self._world.fail(f"the store remembers {len(tables.rendezvous._finished)} finished groups")
 

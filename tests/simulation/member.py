@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Request
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.membership import member_fact
-from memfabric_hybrid.membership.member import SOME_RANKS
+from memfabric_hybrid.membership.member import PRESENCE_KEY, SOME_RANKS
 from memfabric_hybrid.membership.member_fact import MemberFact
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.interface import WatchUpdate
@@ -98,7 +98,7 @@ class Member(Process):
 
     def owned_keys(self) -> list[str]:
         """What the store must have of it, besides the keys of its work."""
-        keys = [f"{RANKS}/{self.rank}", f"{self.place_group}/{self.place}"]
+        keys = [f"{RANKS}/{self.rank}", _presence_key(self.rank), f"{self.place_group}/{self.place}"]
         return [*keys, self.part.key] if self.part is not None and self.part.is_joined else keys
 
     # --- the program ------------------------------------------------------------------------------------------------
@@ -175,6 +175,7 @@ class Member(Process):
                 break
             try:
                 yield from self.client.ask(self._claim_request(RANKS, entry.capacity, rank), until)
+                yield from self.client.ask(m.Set(_presence_key(rank), b"", True), until)
             except Failed as failure:
                 self.host.free(RANKS, rank, self)
                 if failure.code != Code.DUPLICATED:
@@ -278,3 +279,7 @@ class Member(Process):
         self.invariants.views.stops(self)
         self.neighbours.end()
         self._on_end(self)
+
+
+def _presence_key(rank: int) -> str:
+    return PRESENCE_KEY.format(kind="bm", rank=rank)

@@ -11,8 +11,9 @@ from memfabric_hybrid.membership.roster import Roster, Stamp
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.state import restoring, sessions
 from memfabric_hybrid.store.state.effects import ConnectionId, Effect
+from memfabric_hybrid.store.state.ranks import RankTable
 from memfabric_hybrid.store.state.recovery import Recovery
-from memfabric_hybrid.store.state.rendezvous import Arrival, RendezvousTable
+from memfabric_hybrid.store.state.rendezvous import RendezvousTable
 from memfabric_hybrid.store.state.sessions import Session
 from memfabric_hybrid.store.state.tables import StoreTables
 from memfabric_hybrid.store.state.waiters import KeyWaiters, Waiter
@@ -22,7 +23,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def ranks_are_given_before_members_could_come_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Recovery, "is_over", lambda self, now: True)
+    patch.setattr(Recovery, "is_over", lambda self, now, heartbeat_timeout_s: True)
 
 
 def nobody_is_told_that_a_rank_is_gone(patch: pytest.MonkeyPatch) -> None:
@@ -38,23 +39,6 @@ def who_arrived_and_died_is_waited_for(patch: pytest.MonkeyPatch) -> None:
 
     original = RendezvousTable._forget_arrival
     patch.setattr(RendezvousTable, "_forget_arrival", forget)
-
-
-def a_repeated_arrival_counts_twice(patch: pytest.MonkeyPatch) -> None:
-    def arrive(
-        self: RendezvousTable, connection: ConnectionId, session: bytes, request: m.Gather, now: float
-    ) -> list[Effect]:
-        rendezvous = self._open.get((request.group, request.round))
-        again = rendezvous is not None and request.rank in rendezvous.arrivals
-        effects = original(self, connection, session, request, now)
-        if rendezvous is not None and again and len(rendezvous.arrivals) == rendezvous.size - 1:
-            [missing] = set(range(rendezvous.size)) - rendezvous.arrivals.keys()
-            rendezvous.arrivals[missing] = Arrival(0, (b"", 0), now, 0.0, b"")
-            effects.append(self._finish(rendezvous))
-        return effects
-
-    original = RendezvousTable.arrive
-    patch.setattr(RendezvousTable, "arrive", arrive)
 
 
 def a_restore_keeps_what_is_not_listed(patch: pytest.MonkeyPatch) -> None:
@@ -113,11 +97,14 @@ def who_comes_back_is_asked_for_its_rank_too_early(patch: pytest.MonkeyPatch) ->
     patch.setattr(StoreTables, "_restored", StoreTables.session)
 
 
+def who_has_come_in_is_taken_for_a_stranger(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RankTable, "settle", lambda self, name, rank: None)
+
+
 ALL: tuple[Mutation, ...] = (
     ranks_are_given_before_members_could_come_back,
     nobody_is_told_that_a_rank_is_gone,
     who_arrived_and_died_is_waited_for,
-    a_repeated_arrival_counts_twice,
     a_restore_keeps_what_is_not_listed,
     a_stalled_store_accuses_everybody,
     a_deadline_is_not_noted,
@@ -126,4 +113,5 @@ ALL: tuple[Mutation, ...] = (
     views_are_numbered_from_the_beginning_after_a_leave,
     who_is_not_heard_in_time_is_waited_for,
     who_comes_back_is_asked_for_its_rank_too_early,
+    who_has_come_in_is_taken_for_a_stranger,
 )

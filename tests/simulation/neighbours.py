@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from memfabric_hybrid.address_space.exchange.answerer import JUDGED_WITHIN_S
-from memfabric_hybrid.address_space.exchange.asker import PATIENCE_S
+from memfabric_hybrid.address_space.exchange.answerer import SHOWN_WITHIN_S
+from memfabric_hybrid.address_space.exchange.asker import LOOK_S
 from memfabric_hybrid.address_space.messages import Answer, NotHere, Refuse, Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.errors import Code
@@ -83,7 +83,7 @@ class Neighbours:
                 question.waiting[neighbour.instance] = neighbour
                 link.there(link.answerer.neighbours.hear, question.number, request)
         while question.waiting and world.now < until:
-            yield min(until, world.now + PATIENCE_S)
+            yield min(until, world.now + LOOK_S)
             for instance, neighbour in list(question.waiting.items()):
                 if not expected(neighbour):
                     del question.waiting[instance]
@@ -103,7 +103,7 @@ class Neighbours:
 
     def hear(self, link: Link, number: int, request: Request) -> None:
         self._deferred.pop(link, None)
-        self._answer(link, number, request, self._member.world.now + JUDGED_WITHIN_S)
+        self._answer(link, number, request, self._member.world.now + SHOWN_WITHIN_S)
 
     def _answer(self, link: Link, number: int, request: Request, until: float) -> None:
         member = self._member

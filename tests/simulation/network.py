@@ -46,7 +46,7 @@ class Connection:
     """One side is a process's, the other the server's."""
 
     __slots__ = (
-        "_down_at", "_held_beat", "_held_down", "_held_up", "_inbox", "_is_taken_back", "_reader", "_unacknowledged",
+        "_down_at", "_held_beat", "_held_down", "_held_up", "_inbox", "_reader", "_unacknowledged",
         "_up_at", "asked", "host", "incarnation", "is_client_open", "is_server_open", "is_silent", "number", "process",
         "role", "server", "world",
     )  # fmt: skip
@@ -68,7 +68,6 @@ class Connection:
         self._held_up: list[Parcel] = []  # the way was cut when they should have arrived
         self._held_down: list[Parcel] = []
         self._held_beat = False
-        self._is_taken_back = False  # what is lost on the way is not sent again
         self._unacknowledged = 0  # counts the times from which on nothing was acknowledged; 0: all is
 
     def __repr__(self) -> str:
@@ -132,17 +131,6 @@ class Connection:
         if self.is_client_open:
             self._end_client_side()
             self._send_up(END)
-
-    def abandon(self) -> None:
-        """Closes it so that what has not arrived does not arrive any more: RST, which the server may never see."""
-        if self.is_client_open:
-            self._end_client_side()
-            self._is_taken_back = True
-            self._held_up.clear()
-            if self.host.is_up_cut:
-                self.world.after(KEEPALIVE_S, self._end_server_side)
-            else:
-                self._send_up(END)
 
     def abort(self) -> None:
         """The same, and whoever reads it hears so."""
@@ -221,10 +209,7 @@ class Connection:
 
     def _arrive_up(self, parcel: Parcel) -> None:
         if self.host.is_up_cut or self._held_up:
-            if not self._is_taken_back:
-                self._held_up.append(parcel)
-            elif parcel is END:
-                self.world.after(KEEPALIVE_S, self._end_server_side)
+            self._held_up.append(parcel)
         elif parcel is END:
             self._end_server_side()
         elif self.is_server_open:

@@ -248,7 +248,7 @@ class Part:
         now = self._world.now
         if self.known.roster.is_overdue(now) and not self._asks_store:
             self._asks_store = True
-            self._calls.post(self._judge_unheard)
+            self._calls.post(self._decide_unheard)
         if self._reannounce_at is not None and now >= self._reannounce_at:
             self._reannounce_soon()
         self._tick_if_wanted()
@@ -272,7 +272,7 @@ class Part:
             self._reannounce_at = self._world.now + REANNOUNCE_PAUSE_S
             self._tick_if_wanted()
 
-    def _judge_unheard(self) -> Steps[None]:
+    def _decide_unheard(self) -> Steps[None]:
         """Who has not registered with a store that was away is gone, if the store could hear it."""
         try:
             yield from self._catch_up(self._world.now + self._member.heartbeat_timeout_s / 2)

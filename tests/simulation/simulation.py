@@ -152,7 +152,7 @@ class Simulation:
         elif not self._is_closing:
             self._slot_of[self._start(slot.host, slot.team, slot.wanted_rank)] = slot
 
-    def visitor(self) -> Member | None:
+    def newcomer(self) -> Member | None:
         """One more process than the plan has, which competes with the others."""
         random, host = self.world.random, self._any_host()
         wanted = random.choice((None, random.randrange(self.plan.capacity)))

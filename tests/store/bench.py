@@ -33,6 +33,11 @@ class Bench:
         self.connect(connection)
         return self.say(connection, m.Hello(session_id(session), role, TIMEOUT_S, returning))
 
+    def greet_with(self, connection: int, hello: m.Hello) -> int:
+        self.connect(connection)
+        self.say(connection, hello)
+        return connection
+
     def member(self, session: int) -> int:
         """Event channel and one request connection; the latter's number."""
         self.greet(10 * session, session, m.EVENTS)

@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,12 @@ from memfabric_hybrid.errors import NotConnected, ResourceInUse
 from memfabric_hybrid.store import StoreServer
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
-from memfabric_hybrid.store.frames import FrameReader
+from memfabric_hybrid.store.frames import VERSION, FrameReader
 from memfabric_hybrid.store.limits import MIB
 from memfabric_hybrid.store.protection.private_key import PrivateKey
 from memfabric_hybrid.store.protection.protection import Protection
 from memfabric_hybrid.store.protection.tls_identity import TlsFiles, TlsIdentity
+from store.relay import Relay
 from store.said import said
 from store.test_local_socket import family_of
 from store.worlds import PATIENCE_S, Seen, soon, wait_until
@@ -79,47 +80,6 @@ def test_both_show_certificates_and_talk(store_url: str, authority: Authority, t
         assert server.state.tables.sessions._sessions
 
 
-class Relay:
-    """Between clients and the store at `port`; `passed` has what went by. As many connections as anybody wants."""
-
-    def __init__(self, port: int) -> None:
-        self.passed = bytearray()
-        self._port = port
-        self._ends: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts, and so do the others whoever reads
-        self._threads[0].join()
-        for end in self._ends:
-            with suppress(OSError):  # its other end has gone
-                end.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads[1:]:
-            thread.join()
-        for end in (*self._ends, self._listener):
-            end.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._port))
-                self._ends += (near, far)
-                for source, target in ((near, far), (far, near)):
-                    self._threads.append(threading.Thread(target=self._pump, args=(source, target)))
-                    self._threads[-1].start()
-
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):  # one of the two has gone
-            while data := source.recv(65536):
-                self.passed.extend(data)
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-
 def test_what_goes_over_the_wire_cannot_be_read(store_url: str, authority: Authority) -> None:
     """Who stands in the middle sees neither keys nor values."""
     protection = with_tls(identity(authority, authority.issue("store")))
@@ -127,7 +87,7 @@ def test_what_goes_over_the_wire_cannot_be_read(store_url: str, authority: Autho
         with StoreClient(relay.url, protection=protection) as client:
             client.set("a secret key", b"a secret value", ephemeral=True, deadline=soon())
             assert client.get("a secret key", deadline=soon()) == b"a secret value"
-        passed = bytes(relay.passed)
+        passed = relay.passed
     assert len(passed) > 1000
     assert b"secret" not in passed
 
@@ -285,7 +245,7 @@ def test_garbage_after_the_handshake_ends_the_connection_only(store_url: str, au
             reader = FrameReader(1 << 20)
             (welcome,) = reader.feed(client.recv(65536))
             assert isinstance(m.decode_server_message(welcome), m.Welcome)
-            client.sendall(struct.pack(">IB", 2 << 30, 1))
+            client.sendall(struct.pack(">IB", 2 << 30, VERSION))
             (refused,) = reader.feed(client.recv(65536))
             assert "frame of 2147483648 bytes" in str(m.decode_server_message(refused))
             assert not client.recv(1)

@@ -201,7 +201,7 @@ def test_a_token_that_cannot_be_used_fails_the_call_and_is_not_shown(
 def test_the_gate_forgets_who_left_in_the_middle() -> None:
     gate = Gate(TOKEN, b"", lambda: bytes(NONCE_BYTES))
     hello = m.Hello(bytes(16), m.REQUESTS, 3.0, False, b"n" * NONCE_BYTES)
-    assert isinstance(gate.judge(1, hello, False), m.Challenge)
+    assert isinstance(gate.validate(1, hello, False), m.Challenge)
     gate.forget(1)
     assert isinstance(gate.hear(1, b""), NotAdmitted)
     assert not gate._asked

@@ -31,7 +31,9 @@ def switched_off() -> frozenset[str]:
 
 
 def with_hosts() -> bool:
-    """Whether a world of several hosts is among them: heaps across hosts do not bear all of it yet."""
+    """Whether a world of several hosts is among them: after a pause of a host, creates of a heap can fail each other
+    for seconds, which is longer than the ordinary suite can allow.
+    """
     return "MF_STORE_FAULT_SECONDS" in os.environ
 
 

@@ -14,6 +14,11 @@ from typing import Any
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, shm
 from memfabric_hybrid.clock import Deadline
+from memfabric_hybrid.shm.share_memory import ShareMemory
+from support.pause_points import hold_at as hold_at
+from support.pause_points import release_at as release_at
+from support.pause_points import wait_until_held as wait_until_held
+from support.threads import wait_until
 
 MIB = 1 << 20
 
@@ -49,6 +54,18 @@ def try_to_create(rank_size: int, object_id: int = 0, size: int = 2 * MIB) -> tu
     except RuntimeError as error:
         return time.monotonic(), str(error)
     return time.monotonic(), ""
+
+
+def map_late(victim: int) -> None:
+    """The next objects look for the victim's memory when it is gone."""
+    original = ShareMemory._is_mapped
+
+    def late(heap: ShareMemory, rank: int) -> bool:
+        if rank == victim:
+            wait_until(lambda: rank in heap._parts.pool.group.gone())
+        return original(heap, rank)
+
+    ShareMemory._is_mapped = late  # type: ignore[method-assign]  # this process is the test's own
 
 
 def take_part(
@@ -158,10 +175,7 @@ def load_bytes(owner: int, offset: int, size: int, object_id: int = 0) -> bytes:
 
 def fetch(owner: int, offset: int, size: int, object_id: int = 0) -> bytes:
     """By `get`, from whichever host."""
-    target = bytearray(size)
-    code = heaps[object_id].get(target, owner, offset)
-    assert code == 0, mf.get_last_err_msg()
-    return bytes(target)
+    return bytes(heaps[object_id].get(owner, offset, out=bytearray(size)))
 
 
 def record_exits(object_id: int = 0) -> int:
@@ -230,19 +244,6 @@ def declare_gone_soon(rank: int, object_id: int = 0) -> None:
 def release_soon(point: str) -> None:
     """Another thread will let those go on that wait there, while this one makes the next call."""
     threading.Timer(0.3, _native._release_at, [point]).start()
-
-
-def hold_at(point: str) -> None:
-    """Threads of this process wait at that pause point from now on."""
-    _native._hold_at(point)
-
-
-def wait_until_held(point: str) -> bool:
-    return _native._wait_until_held(point, 20)
-
-
-def release_at(point: str) -> None:
-    _native._release_at(point)
 
 
 # ---- kernels --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ TOP_LEVEL_FUNCTIONS: dict[str, dict[str, Any]] = {
     "get_lib_path": {},
 }
 TOP_LEVEL_OTHERS = {"bm", "offload", "shm", "TransferEngine", "TransferOpcode", "TransDataOpType"}
-BEYOND_THE_DOCUMENTS = {"Stream", "check", "errors", "get_cluster_status"}
+BEYOND_THE_DOCUMENTS = {"Notification", "Route", "Stream", "Ticket", "check", "errors", "get_cluster_status"}
 
 SDMA = 1
 BM_FUNCTIONS: dict[str, dict[str, Any]] = {
@@ -112,6 +112,8 @@ CODES = {
     "OK": 0, "ERROR": -1, "INVALID_PARAM": -2000, "MALLOC_FAILED": -2001, "NO_RESOURCES": -2002, "NOT_STARTED": -2003,
     "TIMEOUT": -2004, "REPEAT_INVOKE": -2005, "DUPLICATED": -2006, "NOT_EXIST": -2007, "NOT_INIT": -2008,
     "RES_IN_USE": -2009, "PARTIAL_FAILED": -2012, "NOT_CONNECTED": -2014, "BUFFER_TOO_SMALL": -2015,
+    "STORE_INTERNAL": -3000, "STORE_INVAL": -3001, "STORE_BUFEX": -3002, "STORE_PERM": -3003, "STORE_NORES": -3004,
+    "STORE_NOENT": -3005, "STORE_LOCKED": -3006, "STORE_UNLOCKED": -3007,
 }  # fmt: skip
 
 # What fails in a process that has initialised nothing, and what it answers: (call, answer).

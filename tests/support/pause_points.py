@@ -28,6 +28,29 @@ class Point:
         _native._release_at(self.name)
 
 
+# ---- in workers: what the test calls there ---------------------------------------------------------------------------
+
+
+def hold_at(point: str) -> None:
+    """Threads of this process wait at that pause point from now on."""
+    _native._hold_at(point)
+
+
+def wait_until_held(point: str) -> bool:
+    return _native._wait_until_held(point, REACHED_S)
+
+
+def let_pass_at(point: str) -> None:
+    _native._let_pass_at(point)
+
+
+def release_at(point: str) -> None:
+    _native._release_at(point)
+
+
+# ---- in the test's own process ---------------------------------------------------------------------------------------
+
+
 @contextmanager
 def held(name: str) -> Iterator[Point]:
     """While the block runs, whoever reaches the point waits there (until it is released)."""

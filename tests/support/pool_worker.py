@@ -17,6 +17,12 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import _native, bm
 from memfabric_hybrid.transports import ucx_library
 from support import copy_field
+from support.held_gil import hold_gil as hold_gil
+from support.pause_points import hold_at as hold_at
+from support.pause_points import let_pass_at as let_pass_at
+from support.pause_points import release_at as release_at
+from support.pause_points import wait_until_held as wait_until_held
+from support.threads import Beside
 
 MIB = 1 << 20
 HOST, DEVICE = bm.BmMemType.HOST, bm.BmMemType.DEVICE
@@ -24,6 +30,7 @@ HOST, DEVICE = bm.BmMemType.HOST, bm.BmMemType.DEVICE
 pools: dict[int, bm.BigMemory] = {}
 events: list[tuple[float, int, str]] = []  # what group-event handlers were told: (when, rank, name of the event)
 copiers: list[Copier] = []
+joining: dict[int, Beside[int]] = {}
 
 
 def enter(store_url: str, world_size: int = 4, **settings: Any) -> tuple[int, str]:
@@ -45,6 +52,15 @@ def create(object_id: int = 0, dram: int = 2 * MIB, hbm: int = 0, **options: Any
 
 def join(object_id: int = 0) -> None:
     must(pools[object_id].join())
+
+
+def begin_join(object_id: int = 0) -> None:
+    """On a thread of its own; `end_join` waits for it."""
+    joining[object_id] = Beside(pools[object_id].join)
+
+
+def end_join(object_id: int = 0) -> None:
+    must(joining.pop(object_id).result())
 
 
 def take_part(
@@ -209,11 +225,6 @@ def own_bytes() -> set[int]:
     """Which ones there are in our DRAM; also while we do not take part."""
     pool = pools[0]
     return set(ctypes.string_at(pool._slot_address(pool.local_rank, 0), pool._allocated(pool.local_rank, 0)))
-
-
-def hold_gil(duration_s: float) -> None:
-    """A C function that does not let go of the interpreter."""
-    ctypes.PyDLL(None).usleep(int(duration_s * 1e6))
 
 
 # ---- watching -------------------------------------------------------------------------------------------------------

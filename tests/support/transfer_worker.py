@@ -5,9 +5,11 @@ Every function is one step; state is the process's own. Steps that must work rai
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import numpy as np
 
 import memfabric_hybrid as mf
 from memfabric_hybrid import _native, bm, shm
+from support.held_gil import hold_gil as hold_gil
 
 engine = mf.TransferEngine()
 buffers: dict[str, Any] = {}  # name → what keeps the memory alive
@@ -207,16 +210,6 @@ def wait_for_downs(count: int, timeout_s: float = 10.0) -> list[str]:
     return list(downs)
 
 
-def hold_gil(seconds: int) -> None:
-    """Computes in C without giving other Python threads a turn."""
-    ctypes.PyDLL(None).sleep(seconds)
-
-
-def hold_gil_from_now_on(seconds: int) -> None:
-    """The same on another thread, so that the answer to this call still gets out; begins 0.2 s later."""
-    threading.Timer(0.2, hold_gil, (seconds,)).start()
-
-
 def fork_without_hooks(seconds: int) -> None:
     """A child that Python knows nothing of and that keeps every descriptor, as a C library would start it."""
     libc = ctypes.CDLL(None)
@@ -227,6 +220,21 @@ def fork_without_hooks(seconds: int) -> None:
 
 def destroy() -> None:
     engine.destroy()
+
+
+def limit_descriptors(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def spare_descriptors() -> int:
+    """How many more this process can open."""
+    opened: list[int] = []
+    with contextlib.suppress(OSError):
+        while True:
+            opened.append(os.open("/dev/null", os.O_RDONLY))
+    for descriptor in opened:
+        os.close(descriptor)
+    return len(opened)
 
 
 def pid() -> int:

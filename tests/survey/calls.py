@@ -24,6 +24,9 @@ WRONG_TYPES: dict[str, tuple[Any, ...]] = {
     "int": NO_NUMBERS,
     "int or None": NO_NUMBERS[1:],
     "integers": (None, "7", 1.5, [], object(), -1, 1 << 64, np.array([1.5])),
+    "dtype": (7, "nonsense", object()),
+    "flag": (None, "x", b"x", 1.5, [], object()),
+    "code": (*NO_NUMBERS, True, False),
     "dtype or None": (7, "x", object()),
     "shape": (None, "7", b"7", 1.5, [1.5], ["7"], object()),
     "text": (None, 7, b"x", [], object()),
@@ -53,7 +56,7 @@ class Call(NamedTuple):
 def calls(scene: Scene) -> list[Call]:
     return [
         *_top_level(scene), *_big_memory(scene), *_share_memory(scene), *_transfer(scene), *_streams(scene),
-        *_offload(scene),
+        *_offload(scene), *_configurations(),
     ]  # fmt: skip
 
 
@@ -72,6 +75,7 @@ def _top_level(scene: Scene) -> list[Call]:
                 "py_decrypt_func": (None, "function or None"),
             },
         ),
+        Call("check", mf.check, {"code": (0, "code")}),
         Call("create_config_store", mf.create_config_store, {"store_url": (scene.store_url, "text or None")}),
     ]
 
@@ -106,11 +110,11 @@ def _big_memory(scene: Scene) -> list[Call]:
         Call("BigMemory.unregister", pool.unregister, {"addr": (scene.plain, "u64")}),
         Call("BigMemory.route", pool.route, {"rank": (0, "u32")}),
         Call("BigMemory.array", pool.array, {
-            "rank": (0, "u32"), "shape": (8, "shape"), "dtype": ("u1", "anything"), "offset": (0, "u64"),
+            "rank": (0, "u32"), "shape": (8, "shape"), "dtype": ("u1", "dtype"), "offset": (0, "u64"),
             "mem_type": (HOST, "u32"),
         }),
         Call("BigMemory.set_group_event_handler", pool.set_group_event_handler, {
-            "handler": (None, "function or None"),
+            "fn": (None, "function or None"),
         }),
         Call("BigMemory.put", pool.put, {
             "source": (b"x", "buffer"), "rank": (0, "u32"), "offset": (0, "u64"), "mem_type": (HOST, "u32"),
@@ -145,12 +149,13 @@ def _share_memory(scene: Scene) -> list[Call]:
             "data_op_type": (1, "u32"), "flags": (0, "u64"),
         }),
         Call("ShareMemory.array", heap.array, {
-            "rank": (0, "u32"), "shape": (8, "shape"), "dtype": ("u1", "anything"), "offset": (0, "u64"),
+            "rank": (0, "u32"), "shape": (8, "shape"), "dtype": ("u1", "dtype"), "offset": (0, "u64"),
         }),
-        Call("ShareMemory.put", heap.put, {"rank": (0, "u32"), "offset": (0, "u64"), "source": (b"x", "buffer")}),
+        Call("ShareMemory.put", heap.put, {"source": (b"x", "buffer"), "rank": (0, "u32"), "offset": (0, "u64")}),
         Call("ShareMemory.get", heap.get, {
-            "target": (bytearray(1), "buffer"), "rank": (0, "u32"), "offset": (0, "u64"),
+            "rank": (0, "u32"), "offset": (0, "u64"), "out": (bytearray(1), "buffer"),
         }),
+        Call("ShareMemory.global_exit", heap.global_exit, {"status": (0, "int")}),
         Call("ShareMemory.all_gather", heap.all_gather, {"local_data": (b"x", "bytes")}),
         Call("ShareMemory.subgroup_barrier", heap.subgroup_barrier, {
             "key": ("k", "text"), "rank_size": (1, "u32"), "rank_id": (0, "u32"),
@@ -187,6 +192,7 @@ def _transfer(scene: Scene) -> list[Call]:
     )
     # One piece, many, or a buffer without a length: that the kinds do not go together is said of the first one.
     submitted = {**many, "lengths": ([64], "numbers of any kind")}
+    of_a_buffer = {"dest_session": session, "address": (scene.there, "u64")}
     named = "TransferEngine."
     return [
         Call(named + "initialize", scene.unopened.initialize, {
@@ -209,9 +215,9 @@ def _transfer(scene: Scene) -> list[Call]:
         Call(named + "send_probe", engine.send_probe, {"dest_session": session}),
         Call(named + "route", engine.route, {"dest_session": session}),
         Call(named + "notify", engine.notify, {"dest_session": session, "data": (b"x", "bytes")}),
-        Call(named + "set_peer_down_callback", engine.set_peer_down_callback, {"callback": (None, "function or None")}),
+        Call(named + "set_peer_down_callback", engine.set_peer_down_callback, {"fn": (None, "function or None")}),
         Call(named + "set_notification_callback", engine.set_notification_callback, {
-            "callback": (None, "function or None"),
+            "fn": (None, "function or None"),
         }),
         Call(named + "transfer_sync_write", engine.transfer_sync_write, {**one, **flags, **notify}),
         Call(named + "transfer_sync_read", engine.transfer_sync_read, {**one, **flags}),
@@ -233,6 +239,8 @@ def _transfer(scene: Scene) -> list[Call]:
         }),
         Call(named + "submit_write", engine.submit_write, {**submitted, **notify}),
         Call(named + "submit_read", engine.submit_read, submitted),
+        Call(named + "submit_write", engine.submit_write, {**of_a_buffer, "source": (b"x", "buffer"), **notify}),
+        Call(named + "submit_read", engine.submit_read, {**of_a_buffer, "target": (bytearray(1), "buffer")}),
         Call(named + "write", engine.write, {
             "dest_session": session, "source": (b"x", "buffer"), "address": (scene.there, "u64"), **notify,
         }),
@@ -243,8 +251,7 @@ def _transfer(scene: Scene) -> list[Call]:
 
 
 def _streams(scene: Scene) -> list[Call]:
-    ticket = scene.engine.submit_read(scene.peer.session_id, scene.plain, scene.there, 64)
-    assert ticket.wait(20) == 0
+    ticket = scene.ticket
     return [
         Call("Ticket.wait", ticket.wait, {"timeout": (0.0, "seconds or None")}),
         Call("Ticket.result", ticket.result, {"timeout": (0.0, "seconds or None")}),
@@ -268,11 +275,28 @@ def _offload(scene: Scene) -> list[Call]:
     ]  # fmt: skip
 
 
+def _configurations() -> list[Call]:
+    """What they are made with, and what is set afterwards."""
+    times = {name: (1, "u32") for name in ("init_timeout", "create_timeout", "operation_timeout", "flags")}
+    offloaded = ("device_id", "world_size", "rank_id", "local_world_size", "flags", "init_timeout")
+    flags = ("start_store", "start_store_only", "dynamic_world_size", "unified_address_space", "auto_ranking")
+    return [
+        Call("bm.BmConfig", bm.BmConfig, {**times, "rank_id": (0, "u32"), **{name: (True, "flag") for name in flags}}),
+        Call("BmConfig.set_nic", bm.BmConfig().set_nic, {"nic": ("", "text")}),
+        Call("shm.ShmConfig", shm.ShmConfig, {**times, "start_store": (True, "flag")}),
+        Call("offload.OffloadConfig", offload.OffloadConfig, {
+            **{name: (1, "u32") for name in offloaded}, "reserve_size": (1, "u64"), "alloc_size": (1, "u64"),
+            "scene": (0, "int"), "store_url": ("", "text"),
+        }),
+    ]  # fmt: skip
+
+
 def subjects(scene: Scene) -> dict[str, object]:
     """Where public calls are found."""
     return {
         "": mf, "bm.": bm, "shm.": shm, "BigMemory.": scene.pool, "ShareMemory.": scene.heap,
         "TransferEngine.": scene.engine, "Stream.": scene.stream, "offload.": offload,
+        "Ticket.": scene.ticket,
     }  # fmt: skip
 
 
@@ -282,9 +306,8 @@ WITHOUT_ARGUMENTS = {
     "bm.bm_rank_id", "BigMemory.destroy", "BigMemory.wait", "ShareMemory.barrier", "ShareMemory.quiet",
     "ShareMemory.query_support_data_operation", "TransferEngine.destroy", "TransferEngine.unInitialize",
     "TransferEngine.get_rpc_port", "TransferEngine.notifications", "TransferEngine.notified", "Stream.first_failure",
-    "Stream.close", "TransferEngine.abandon_after_fork",
+    "Stream.close",
     # They end what the survey needs, or cannot fail: their arguments are those of others.
     "offload.uninitialize", "offload.group_pack_copy", "offload.kv_exchange_copy", "offload.entry_gather",
-    "offload.register_entry_table", "check", "bm.uninitialize", "shm.uninitialize",
-    "ShareMemory.global_exit",
+    "offload.register_entry_table", "bm.uninitialize", "shm.uninitialize", "Ticket.cancel", "Ticket.finished",
 }  # fmt: skip

@@ -61,6 +61,8 @@ class Scene:
         self.there = int(self.peers.ctypes.data)
         # What is made with the first use is made now: later calls change nothing.
         self.engine.submit_write(self.peer.session_id, self.own, self.there).result(20)
+        self.ticket = self.engine.submit_read(self.peer.session_id, self.plain, self.there, 64)
+        self.ticket.result(20)
         must(self.engine.notify(self.peer.session_id, b"first"))
         self.pool.array(0, 4 * MIB, np.uint8)[:] = 1
         self.heap.array(0, 2 * MIB, np.uint8)[:] = 2

@@ -145,7 +145,7 @@ def test_calls_that_come_too_early() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     results = [line.partition("; ")[0] for line in lines]
-    failed = "RuntimeError"
+    failed = "NotInit"
     assert results == [failed, failed, "-2008", failed, "0", "-2008", "0", failed, "-2008"]
     assert [line for line in lines if "initialize()" not in line] == []
     assert not [line for line in lines if INSIDE.search(line)]

@@ -14,6 +14,7 @@ from survey.scene import MIB, Scene
 # Call, what is wrong, words of the sentence; and what it does, if that is not -2000.
 Row = tuple[str, dict[str, Any], tuple[str, ...]] | tuple[str, dict[str, Any], tuple[str, ...], Expected]
 NO_RANK = 0xFFFFFFFF
+NOT_IN_ORDER = (np.arange(10)[::2], np.asfortranarray(np.eye(3)))
 UNMAPPED = 0x1000
 NOBODY = "127.0.0.1:1"
 
@@ -22,6 +23,7 @@ def big_memory(scene: Scene) -> list[Row]:
     beyond = scene.dram + 4 * MIB  # of what is allocated
     return [
         ("set_log_level", {"level": 9}, ("9", "0..5")),
+        ("check", {"code": 4096}, ("code", "4096", "0 or a negative")),
         ("create_config_store", {"store_url": "nonsense"}, ("nonsense", "tcp://")),
         ("create_config_store", {"store_url": None}, ("store_url", "None")),
         ("bm.update_store_url", {"store_url": "nonsense"}, ("nonsense", "tcp://")),
@@ -45,22 +47,22 @@ def big_memory(scene: Scene) -> list[Row]:
         ("BigMemory.route", {"rank": 4}, ("4", "0..3")),
         ("BigMemory.route", {"rank": 1}, ("rank 1",), -2014),
         ("BigMemory.array", {"rank": 4}, ("4", "0..3")),
-        ("BigMemory.array", {"rank": 1}, ("rank 1", "has not joined"), -2014),
-        ("BigMemory.array", {"shape": 5 * MIB}, (str(5 * MIB), str(4 * MIB))),
+        ("BigMemory.array", {"rank": 1}, ("bm object 0", "rank 1", "has not joined"), -2014),
+        ("BigMemory.array", {"shape": 5 * MIB}, ("bm object 0", str(5 * MIB), str(4 * MIB))),
         ("BigMemory.array", {"shape": -1}, ("-1",)),
-        ("BigMemory.array", {"dtype": object}, ("object",)),
-        ("BigMemory.put", {"rank": 4}, ("4", "0..3")),
+        ("BigMemory.array", {"dtype": object}, ("dtype", "object")),
+        ("BigMemory.put", {"rank": 4}, ("bm object 0", "4", "0..3")),
         ("BigMemory.put", {"offset": 4 * MIB}, (str(4 * MIB),)),
         ("BigMemory.put", {"source": np.arange(10)[::2]}, ("source", "contiguous")),
         ("BigMemory.put", {"source": np.asfortranarray(np.eye(3))[:, ::2]}, ("source", "contiguous")),
-        ("BigMemory.put", {"source": np.zeros(0)}, ("source", "0")),
+        ("BigMemory.put", {"source": np.zeros(0)}, ("source", "0 bytes")),
         ("BigMemory.put", {"source": np.array([None])}, ("source", "object"), TypeError),
         ("BigMemory.put", {"mem_type": 9}, ("mem_type", "9", "0..3")),
         ("BigMemory.get", {"out": np.eye(4)[1:, 1:]}, ("out", "contiguous")),
         ("BigMemory.get", {"offset": 1 << 63}, (str(1 << 63), str(4 * MIB))),
         ("BigMemory.get", {"out": b"x"}, ("out", "read-only")),
         ("BigMemory.wait_for", {"ranks": [4]}, ("4", "0..3")),
-        ("BigMemory.wait_for", {"ranks": [1]}, ("1 of 1", "0 s: 1"), -2004),
+        ("BigMemory.wait_for", {"ranks": [1]}, ("bm object 0", "1 of 1", "0 s: 1"), -2004),
         ("BigMemory.copy_data", {"size": 0}, ("size", "0")),
         ("BigMemory.copy_data", {"type": 99}, ("type", "99")),
         ("BigMemory.copy_data", {"dst_ptr": beyond}, (f"{beyond:#x}",)),
@@ -91,8 +93,11 @@ def share_memory(scene: Scene) -> list[Row]:
         ("ShareMemory.array", {"rank": 1}, ("rank", "1")),
         ("ShareMemory.array", {"shape": 3 * MIB}, (str(3 * MIB), str(2 * MIB))),
         ("ShareMemory.put", {"offset": 2 * MIB}, (str(2 * MIB),)),
-        ("ShareMemory.put", {"rank": 1}, ("rank", "1")),
-        ("ShareMemory.get", {"target": b"x"}, ("target", "read-only")),
+        ("ShareMemory.array", {"dtype": object}, ("dtype", "object")),
+        ("ShareMemory.put", {"rank": 1}, ("shm object 0", "rank", "1")),
+        *[("ShareMemory.put", {"source": buffer}, ("source", "C-contiguous")) for buffer in NOT_IN_ORDER],
+        *[("ShareMemory.get", {"out": buffer}, ("out", "C-contiguous")) for buffer in NOT_IN_ORDER],
+        ("ShareMemory.get", {"out": b"x"}, ("out", "read-only")),
         ("ShareMemory.all_gather", {"local_data": b""}, ("0", "65536"), RuntimeError),
         ("ShareMemory.all_gather", {"local_data": bytes(70000)}, ("70000", "65536"), RuntimeError),
         ("ShareMemory.subgroup_barrier", {"rank_id": 1}, ("rank_id", "1")),
@@ -138,6 +143,10 @@ def transfer(scene: Scene) -> list[Row]:
         (quantised, {"unit_num": 3}, ("3",)),
         (quantised, {"input_type": 7}, ("input_type", "7")),
         ("TransferEngine.write", {"address": UNMAPPED}, ("0x1000",)),
+        *[("TransferEngine.write", {"source": buffer}, ("source", "C-contiguous")) for buffer in NOT_IN_ORDER],
+        *[("TransferEngine.read", {"target": buffer}, ("target", "C-contiguous")) for buffer in NOT_IN_ORDER],
+        ("TransferEngine.register", {"buffer": NOT_IN_ORDER[0]}, ("buffer", "C-contiguous")),
+        ("TransferEngine.register", {"buffer": np.zeros(0)}, ("buffer", "0 bytes")),
         ("TransferEngine.read", {"target": b"x"}, ("target", "read-only")),
         ("Stream.wait", {"timeout": -1.0}, ("timeout", "-1", "0 or more"), ValueError),
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import mmap
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -79,6 +80,57 @@ def test_failures_are_exceptions(engine: mf.TransferEngine, peer: Any) -> None:
     with pytest.raises(TypeError, match=r"write\(\).*dest_session must be a str"):
         engine.write(7, b"1", address)  # type: ignore[arg-type]
     assert not memory.any()
+
+
+def test_arrays_that_have_no_buffer_protocol(engine: mf.TransferEngine, peer: Any) -> None:
+    """Dates are numbers in memory."""
+    session, memory = peer
+    days = np.array(["2020-01-01", "2021-06-07"], "M8[D]")
+    engine.write(session, days, memory.ctypes.data)
+    np.testing.assert_array_equal(engine.read(session, np.empty_like(days), memory.ctypes.data), days)
+    days.flags.writeable = False
+    engine.write(session, days, memory.ctypes.data)
+    records = np.zeros(2, [("day", "M8[D]"), ("count", "i4")])
+    assert engine.register(records) == engine.unregister(records) == 0
+
+
+def test_buffers_that_have_ended(engine: mf.TransferEngine, peer: Any) -> None:
+    session, memory = peer
+    ended, released = mmap.mmap(-1, 4096), memoryview(b"x")
+    ended.close()
+    released.release()
+    for buffer, kind in ((ended, "mmap"), (released, "memoryview")):
+        with pytest.raises(errors.InvalidParam, match=f"source is a {kind} whose memory cannot be used: "):
+            engine.write(session, buffer, memory.ctypes.data)
+        assert engine.register(buffer) == -2000
+        assert "unexpected" not in mf.get_last_err_msg()
+
+
+def test_order_and_strides(engine: mf.TransferEngine, peer: Any) -> None:
+    session, memory = peer
+    columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    assert engine.register(columns) == engine.unregister(columns) == 0, "it is one piece of memory"
+    with pytest.raises(errors.InvalidParam, match=r"not C-contiguous: pass np.ascontiguousarray\(\)"):
+        engine.write(session, columns, memory.ctypes.data)
+    assert engine.register(columns[:, ::2]) == -2000
+    with pytest.raises(errors.InvalidParam, match="source has 0 bytes, expected at least 1"):
+        engine.write(session, b"", memory.ctypes.data)
+
+
+def test_names_of_what_is_submitted(engine: mf.TransferEngine, peer: Any) -> None:
+    """Those of `write` and `read`, and those of lists of pieces."""
+    session, memory = peer
+    source, address = bytearray(b"words"), memory.ctypes.data
+    engine.submit_write(session, source=source, address=address).result(20)
+    target = bytearray(5)
+    engine.submit_read(session, target=target, address=address).result(20)
+    assert target == source
+    here = np.frombuffer(target, np.uint8).ctypes.data
+    engine.submit_read(session, buffers=[here], peer_buffers=[address], lengths=[5]).result(20)
+    with pytest.raises(TypeError, match="source must be a buffer or a tensor, not int"):
+        engine.submit_write(session, 7, address)
+    with pytest.raises(TypeError, match="not some of each"):
+        engine.submit_write(session, source, address, buffers=[here])  # type: ignore[call-overload]
 
 
 def test_tickets_carry_their_error(engine: mf.TransferEngine, peer: Any) -> None:

@@ -16,6 +16,7 @@ import memfabric_hybrid as mf
 from memfabric_hybrid import _native, errors
 from memfabric_hybrid.transfer import Notification
 from support.forked_child import run_in_child
+from support.held_gil import held_gil
 from support.pause_points import held
 from support.threads import LONG_S, Beside, wait_until
 from support.workers import Cluster
@@ -99,10 +100,9 @@ def test_a_queue_is_full_by_its_bytes_too(engine: mf.TransferEngine, other: mf.T
 def test_it_arrives_while_the_receivers_python_is_busy(engine: mf.TransferEngine, workers: Workers) -> None:
     with workers(1) as cluster:
         session = cluster.call(0, "start")
-        busy = cluster.begin(0, "hold_gil", 2)
-        for number in range(100):
-            must(engine.notify(session, b"%d" % number))
-        assert not busy.ready()
+        with held_gil(cluster, 0):
+            for number in range(100):
+                must(engine.notify(session, b"%d" % number))
         assert [int(data) for _, data in cluster.call(0, "wait_for_notifications", 100)] == list(range(100))
 
 

@@ -72,7 +72,7 @@ def test_another_user_cannot_attach(engine: mf.TransferEngine) -> None:
     assert f"not user {NOBODY}" in reason
 
 
-VISITOR_AS_NOBODY = """
+PROBE_AS_NOBODY = """
 import os, sys
 import memfabric_hybrid as mf
 engine = mf.TransferEngine()
@@ -84,7 +84,7 @@ print(engine.send_probe(sys.argv[1]), mf.get_last_err_msg())
 
 @pytest.mark.needs_root("only root can become another user")
 def test_the_library_of_another_user_is_told_why(engine: mf.TransferEngine) -> None:
-    command = [sys.executable, "-c", VISITOR_AS_NOBODY, engine.session_id]
+    command = [sys.executable, "-c", PROBE_AS_NOBODY, engine.session_id]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("-2014 ")

@@ -38,7 +38,7 @@ assert engine.initialize(None, "127.0.0.1:0", "Decode", 0) == 0, mf.get_last_err
 print(engine.session_id, flush=True)
 sys.stdin.read()
 """
-VISITOR = """
+INITIATOR = """
 engine = mf.TransferEngine()
 assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
 print(engine.send_probe(sys.argv[3]), mf.get_last_err_msg())
@@ -47,7 +47,7 @@ PAIR = """
 read_end, write_end = os.pipe()
 if os.fork() == 0:
     sys.argv[3] = os.read(read_end, 100).decode()
-    VISITOR
+    INITIATOR
     sys.stdout.flush()
     os._exit(0)
 engine = mf.TransferEngine()
@@ -72,9 +72,9 @@ def target(user: int, *, apart: bool) -> Iterator[str]:
             started.stdin.close()
 
 
-def visit(session: str, user: int, *, may_be_looked_into: bool = True) -> str:
+def write(session: str, user: int, *, may_be_looked_into: bool = True) -> str:
     """What `send_probe` of a process of that user says: its code and, if it is not 0, why."""
-    return run(BECOME + VISITOR, user, may_be_looked_into, session)
+    return run(BECOME + INITIATOR, user, may_be_looked_into, session)
 
 
 def run(program: str, user: int, may_be_looked_into: bool, session: str = "") -> str:
@@ -90,27 +90,27 @@ def is_refused(said: str) -> bool:
 
 def test_strangers_who_look_like_our_user_are_refused() -> None:
     with target(SOME_USER, apart=True) as session:
-        assert is_refused(visit(session, ANOTHER_USER))
-        assert is_refused(visit(session, NOBODY))
-        assert is_refused(visit(session, ANOTHER_USER, may_be_looked_into=False))
+        assert is_refused(write(session, ANOTHER_USER))
+        assert is_refused(write(session, NOBODY))
+        assert is_refused(write(session, ANOTHER_USER, may_be_looked_into=False))
 
 
 def test_processes_of_our_own_namespace_are_let_in() -> None:
     """They have no number either, but the kernel lets us look into them, as into no stranger."""
-    pair = BECOME + GO_APART + PAIR.replace("VISITOR", VISITOR.strip().replace("\n", "\n    "))
+    pair = BECOME + GO_APART + PAIR.replace("INITIATOR", INITIATOR.strip().replace("\n", "\n    "))
     assert run(pair, SOME_USER, may_be_looked_into=True) == "0"
 
 
 def test_user_65534_of_the_whole_machine_is_a_user_as_any_other() -> None:
     """Here nobody else can look like it, so nobody has to be looked into."""
     with target(NOBODY, apart=False) as session:
-        assert visit(session, NOBODY, may_be_looked_into=False) == "0"
-        assert visit(session, ROOT) == "0"
-        assert is_refused(visit(session, SOME_USER))
+        assert write(session, NOBODY, may_be_looked_into=False) == "0"
+        assert write(session, ROOT) == "0"
+        assert is_refused(write(session, SOME_USER))
 
 
 def test_other_users_of_the_whole_machine() -> None:
     with target(SOME_USER, apart=False) as session:
-        assert visit(session, SOME_USER, may_be_looked_into=False) == "0"
-        assert visit(session, ROOT) == "0"
-        assert is_refused(visit(session, NOBODY))
+        assert write(session, SOME_USER, may_be_looked_into=False) == "0"
+        assert write(session, ROOT) == "0"
+        assert is_refused(write(session, NOBODY))

@@ -72,6 +72,35 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ucx_library.status().loaded
 
 
+@pytest.mark.parametrize(
+    ("nic", "setting", "devices"),
+    [("mlx5_1", "", "mlx5_1:1"), ("eth0", "", "mlx5_0:1"), ("tcp://10.0.0.1:9000", "", "mlx5_1:1,mlx5_0:1"),
+     ("mlx5_1", "mlx5_0", "mlx5_0:1")],
+)  # fmt: skip
+def test_nic_names_the_devices(monkeypatch: pytest.MonkeyPatch, nic: str, setting: str, devices: str) -> None:
+    """The setting comes before it."""
+    monkeypatch.setenv(settings.UCX_DEVICES.names[0], setting)
+    found = [
+        rdma_devices.Port("mlx5_0", 1, "ACTIVE", "Ethernet", 100.0, ("eth0",)),
+        rdma_devices.Port("mlx5_1", 1, "ACTIVE", "Ethernet", 200.0, ("eth1",)),
+    ]
+    monkeypatch.setattr(rdma_devices, "ports", lambda: found)
+    monkeypatch.setattr(ucx_library, "load", lambda: ucx_library.UcxStatus(True, version="1.0"))
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(ucx_offer._native, "UcxContext", lambda *said: asked.append(said))
+    ucx_offer.make(RDMA, nic=nic)
+    assert asked == [("ib", devices)]
+
+
+def test_nic_that_names_another_machines_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MF_UCX_DEVICES", raising=False)
+    found = [rdma_devices.Port("mlx5_0", 1, "ACTIVE", "Ethernet", 100.0)]
+    monkeypatch.setattr(rdma_devices, "ports", lambda: found)
+    end, context = ucx_offer.make(RDMA, nic="mlx5_7")
+    assert context is None
+    assert "nic 'mlx5_7' is no RDMA device of this machine, which has mlx5_0:1" in end.obstacle
+
+
 def test_a_setting_without_sense(monkeypatch: pytest.MonkeyPatch) -> None:
     for said in ("tcp:eth0,mlx5_0", "tcp,tcp:eth0"):
         monkeypatch.setenv(settings.UCX_DEVICES.names[0], said)

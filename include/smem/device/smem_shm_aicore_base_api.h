@@ -23,6 +23,7 @@
 #include <sys/select.h>
 
 #ifdef __cplusplus
+extern "C++" { /* also for programs that include this inside of extern "C" */
 #define SMEM_SHM_DEFAULT(value) = value
 #else
 #include <stdbool.h>
@@ -64,10 +65,10 @@ typedef struct {
     uint32_t reserved;
     int32_t (*copy)(void* target, const void* source, uint64_t size_bytes);
     uint8_t is_far[SMEM_SHM_MAX_OBJECTS][SMEM_SHM_MAX_RANKS];
-} smem_shm_kernel_routes;
+} smem_shm_device_routes;
 
-SMEM_SHM_INLINE_AICORE const smem_shm_kernel_routes* smem_shm_routes(void) {
-    return (const smem_shm_kernel_routes*)(uintptr_t)SMEM_SHM_ROUTES_ADDRESS;
+SMEM_SHM_INLINE_AICORE const smem_shm_device_routes* smem_shm_routes(void) {
+    return (const smem_shm_device_routes*)(uintptr_t)SMEM_SHM_ROUTES_ADDRESS;
 }
 
 /* NULL if this process has no object of that id. */
@@ -104,6 +105,26 @@ SMEM_SHM_INLINE_AICORE uint64_t smem_shm_get_symmetric_size(uint32_t id SMEM_SHM
     const smem_shm_kernel_entry* entry = smem_shm_kernel_entry_of(id);
     return entry == NULL ? 0u : entry->symmetric_bytes;
 }
+
+#ifdef __cplusplus
+/* Ids of other types: beside the host's functions of these names, which take handles, 0 could be either. */
+#define SMEM_SHM_ID_OF(type)                                                 \
+    SMEM_SHM_INLINE_AICORE uint32_t smem_shm_get_global_rank(type id) {      \
+        return smem_shm_get_global_rank((uint32_t)id);                       \
+    }                                                                        \
+    SMEM_SHM_INLINE_AICORE uint32_t smem_shm_get_global_rank_size(type id) { \
+        return smem_shm_get_global_rank_size((uint32_t)id);                  \
+    }                                                                        \
+    SMEM_SHM_INLINE_AICORE uint64_t smem_shm_get_symmetric_size(type id) {   \
+        return smem_shm_get_symmetric_size((uint32_t)id);                    \
+    }
+SMEM_SHM_ID_OF(int)
+SMEM_SHM_ID_OF(long)
+SMEM_SHM_ID_OF(long long)
+SMEM_SHM_ID_OF(unsigned long)
+SMEM_SHM_ID_OF(unsigned long long)
+#undef SMEM_SHM_ID_OF
+#endif
 
 #if !defined(__cplusplus) && defined(MEMFABRIC_SMEM_SHM_H)
 #undef smem_shm_get_global_rank
@@ -319,5 +340,9 @@ SMEM_SHM_WORD_FUNCTIONS(64)
 
 #undef SMEM_SHM_WORD_FUNCTIONS
 #undef SMEM_SHM_DEFAULT
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

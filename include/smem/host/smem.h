@@ -101,8 +101,10 @@ int32_t smem_stream_destroy(void* stream);
 #ifdef __cplusplus
 }
 
+extern "C++" { /* also for programs that include this inside of extern "C" */
 inline int32_t smem_create_config_store(const char* storeUrl) {
     return smem_create_config_store(storeUrl, uint64_t{0});
+}
 }
 #else
 static inline int32_t smem_create_config_store_1(const char* storeUrl) { return smem_create_config_store(storeUrl, 0); }

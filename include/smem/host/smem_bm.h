@@ -99,7 +99,8 @@ int32_t smem_bm_unregister_user_mem(smem_bm_t handle, uint64_t addr);
 
 /*
  * Copies; the bytes are in place when it returns 0, unless flags say otherwise. Global ranges must lie in one rank's
- * memory. Never touches Python. Also as (handle, src, dest, size, t, flags).
+ * memory. Touches Python only to ask about a rank that is not known yet, or gone, and to log a failure. Also as
+ * (handle, src, dest, size, t, flags).
  *
  * SMEM_INVALID_PARAM a bad address, range, size, type or stream; SMEM_NOT_STARTED before join; SMEM_NOT_CONNECTED the
  * rank is not there; SMEM_PARTIAL_FAILED it went away meanwhile, and the target is undefined.
@@ -126,6 +127,7 @@ int32_t smem_bm_wait(smem_bm_t handle);
 /* ---- the same calls as earlier versions of the interface spell them ---------------------------------------------- */
 
 #ifdef __cplusplus
+extern "C++" { /* also for programs that include this inside of extern "C" */
 inline int32_t smem_bm_join(smem_bm_t handle, uint32_t flags, void** localGvaAddress) {
 #else
 static inline int32_t smem_bm_join_3(smem_bm_t handle, uint32_t flags, void** localGvaAddress) {
@@ -164,10 +166,18 @@ static inline int32_t smem_bm_wait_4(smem_bm_t handle, smem_batch_copy_params* p
     return smem_bm_wait(handle);
 }
 
-#ifndef __cplusplus
+#ifdef __cplusplus
+}
+#else
 #define smem_bm_join(...) SMEM_CHOOSE_3(__VA_ARGS__, smem_bm_join_3, smem_bm_join, 0)(__VA_ARGS__)
-#define smem_bm_copy(...) SMEM_CHOOSE_6(__VA_ARGS__, smem_bm_copy_6, 0, smem_bm_copy, 0)(__VA_ARGS__)
-#define smem_bm_wait(...) SMEM_CHOOSE_4(__VA_ARGS__, smem_bm_wait_4, 0, 0, smem_bm_wait, 0)(__VA_ARGS__)
+#define smem_bm_copy(...)                                                                                          \
+    SMEM_CHOOSE_24(__VA_ARGS__, SMEM_MANY(smem_bm_copy), smem_bm_copy, smem_bm_copy, smem_bm_copy_6, smem_bm_copy, \
+                   smem_bm_copy, smem_bm_copy, smem_bm_copy, smem_bm_copy, 0)                                      \
+    (__VA_ARGS__)
+#define smem_bm_wait(...)                                                                                  \
+    SMEM_CHOOSE_24(__VA_ARGS__, SMEM_MANY(smem_bm_wait_4), smem_bm_wait_4, smem_bm_wait_4, smem_bm_wait_4, \
+                   smem_bm_wait_4, smem_bm_wait_4, smem_bm_wait_4, smem_bm_wait_4, smem_bm_wait, 0)        \
+    (__VA_ARGS__)
 #endif
 
 #endif

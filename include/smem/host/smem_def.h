@@ -10,6 +10,9 @@
  *   - NULL for something that is needed: SMEM_INVALID_PARAM. A module that is not initialised: SMEM_NOT_INIT. A handle
  *     that was destroyed, or never was one: SMEM_INVALID_PARAM.
  *   - Any thread may call anything at any time, also from inside a callback.
+ *   - A callback that is exchanged or taken back (NULL), or whose object is destroyed, neither runs nor is called any
+ *     more when that call returns, so what it works with may go; except that it may be what makes this call. If it has
+ *     not returned after a second, the call gives SMEM_TIMEOUT, and the log a line. (A logger is waited for longer.)
  *   - `flags` are reserved where nothing is said about them: pass 0.
  */
 #ifndef MEMFABRIC_SMEM_DEF_H
@@ -37,19 +40,29 @@
 enum {
     SMEM_OK = 0,
     SMEM_ERROR = -1,
-    SMEM_INVALID_PARAM = -2000,   /* a value, an address or a handle is wrong: correct the call */
-    SMEM_MALLOC_FAILED = -2001,   /* the machine cannot give the memory */
-    SMEM_NO_RESOURCES = -2002,    /* a capacity is used up, or this machine lacks something */
-    SMEM_NOT_STARTED = -2003,     /* not joined */
-    SMEM_TIMEOUT = -2004,         /* somebody did not answer; the sentence names who */
-    SMEM_REPEAT_INVOKE = -2005,   /* can be called once only */
-    SMEM_DUPLICATED = -2006,      /* exists already, with other properties */
-    SMEM_NOT_EXIST = -2007,       /* there is no such thing */
-    SMEM_NOT_INIT = -2008,        /* initialise the module first, in this very process */
-    SMEM_RES_IN_USE = -2009,      /* somebody else has it */
-    SMEM_PARTIAL_FAILED = -2012,  /* ended half-way: treat all targets as undefined */
-    SMEM_NOT_CONNECTED = -2014,   /* the rank or session is not there */
-    SMEM_BUFFER_TOO_SMALL = -2015 /* call again with a buffer of the size that was returned */
+    SMEM_INVALID_PARAM = -2000,    /* a value, an address or a handle is wrong: correct the call */
+    SMEM_MALLOC_FAILED = -2001,    /* the machine cannot give the memory */
+    SMEM_NO_RESOURCES = -2002,     /* a capacity is used up, or this machine lacks something */
+    SMEM_NOT_STARTED = -2003,      /* not joined */
+    SMEM_TIMEOUT = -2004,          /* somebody did not answer; the sentence names who */
+    SMEM_REPEAT_INVOKE = -2005,    /* can be called once only */
+    SMEM_DUPLICATED = -2006,       /* exists already, with other properties */
+    SMEM_NOT_EXIST = -2007,        /* there is no such thing */
+    SMEM_NOT_INIT = -2008,         /* initialise the module first, in this very process */
+    SMEM_RES_IN_USE = -2009,       /* somebody else has it */
+    SMEM_PARTIAL_FAILED = -2012,   /* ended half-way: treat all targets as undefined */
+    SMEM_NOT_CONNECTED = -2014,    /* the rank or session is not there */
+    SMEM_BUFFER_TOO_SMALL = -2015, /* call again with a buffer of the size that was returned */
+
+    /* Of external store backends; none of this version's stores answers so. */
+    SMEM_STORE_INTERNAL = -3000, /* it failed inside */
+    SMEM_STORE_INVAL = -3001,    /* an argument is wrong */
+    SMEM_STORE_BUFEX = -3002,    /* the value is larger than the buffer for it */
+    SMEM_STORE_PERM = -3003,     /* not allowed */
+    SMEM_STORE_NORES = -3004,    /* it has no more to give */
+    SMEM_STORE_NOENT = -3005,    /* there is no such key */
+    SMEM_STORE_LOCKED = -3006,   /* somebody else has the lock */
+    SMEM_STORE_UNLOCKED = -3007  /* the lock was not held */
 };
 
 #define SMEM_TLS_PATH_SIZE 256
@@ -119,14 +132,18 @@ SMEM_PIN_FIELD(smem_tls_option, packagePath, 88);
 /*
  * Calls with fewer or more arguments, as earlier versions of this interface had them: C chooses by their number, C++ by
  * overloading. The first argument that follows the given ones is the name of the function to call.
+ *
+ * In C the commas of a compound literal separate arguments, too. Such calls work in the present form of a function; in
+ * parentheses, `(&(smem_copy_params){source, target, 8, NULL})`, a literal is one argument, in each form.
  */
 #ifndef __cplusplus
 #define SMEM_CHOOSE_2(a, b, chosen, ...) chosen
 #define SMEM_CHOOSE_3(a, b, c, chosen, ...) chosen
-#define SMEM_CHOOSE_4(a, b, c, d, chosen, ...) chosen
-#define SMEM_CHOOSE_6(a, b, c, d, e, f, chosen, ...) chosen
-#define SMEM_CHOOSE_7(a, b, c, d, e, f, g, chosen, ...) chosen
-#define SMEM_CHOOSE_8(a, b, c, d, e, f, g, h, chosen, ...) chosen
+/* Where compound literals may be given, whose commas count as well: for 24 arguments and less; from 9 on it is `many`.
+ */
+#define SMEM_CHOOSE_24(...) SMEM_CHOSEN_OF_24(__VA_ARGS__)
+#define SMEM_MANY(many) many, many, many, many, many, many, many, many, many, many, many, many, many, many, many, many
+#define SMEM_CHOSEN_OF_24(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, chosen, ...) chosen
 #endif
 
 #endif

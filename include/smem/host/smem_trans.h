@@ -102,6 +102,7 @@ int32_t smem_trans_batch_quant_write(smem_trans_t handle, smem_trans_quant_copy_
 /* ---- the same calls without flags -------------------------------------------------------------------------------- */
 
 #ifdef __cplusplus
+extern "C++" { /* also for programs that include this inside of extern "C" */
 inline int32_t smem_trans_read(smem_trans_t handle, void* localAddr, const char* remoteUniqueId, const void* remoteAddr,
                                size_t dataSize) {
     return smem_trans_read(handle, localAddr, remoteUniqueId, remoteAddr, dataSize, uint32_t{0});
@@ -145,34 +146,31 @@ inline int32_t smem_trans_batch_write_submit(smem_trans_t handle, const void* lo
     return smem_trans_batch_write_submit(handle, localAddrs, remoteUniqueId, remoteAddrs, dataSizes, batchSize, stream,
                                          uint32_t{0});
 }
+}
 #else
 /* In parentheses a name is the function, not the macro. */
 #define SMEM_TRANS_AS_GIVEN(function, ...) (function)(__VA_ARGS__)
 #define SMEM_TRANS_WITH_FLAGS(function, ...) (function)(__VA_ARGS__, 0u)
-#define smem_trans_read(...)                                                  \
-    SMEM_CHOOSE_6(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_read, __VA_ARGS__)
-#define smem_trans_write(...)                                                 \
-    SMEM_CHOOSE_6(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_write, __VA_ARGS__)
-#define smem_trans_batch_read(...)                                            \
-    SMEM_CHOOSE_7(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_batch_read, __VA_ARGS__)
-#define smem_trans_batch_write(...)                                           \
-    SMEM_CHOOSE_7(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_batch_write, __VA_ARGS__)
-#define smem_trans_read_submit(...)                                           \
-    SMEM_CHOOSE_7(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_read_submit, __VA_ARGS__)
-#define smem_trans_write_submit(...)                                          \
-    SMEM_CHOOSE_7(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_write_submit, __VA_ARGS__)
-#define smem_trans_batch_read_submit(...)                                     \
-    SMEM_CHOOSE_8(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_batch_read_submit, __VA_ARGS__)
-#define smem_trans_batch_write_submit(...)                                    \
-    SMEM_CHOOSE_8(__VA_ARGS__, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, 0) \
-    (smem_trans_batch_write_submit, __VA_ARGS__)
+#define SMEM_TRANS_GIVEN_FROM_9 SMEM_MANY(SMEM_TRANS_AS_GIVEN)
+#define SMEM_TRANS_GIVEN_TO_4 SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN
+/* For calls that have 5, 6 or 7 arguments without their flags. */
+#define SMEM_TRANS_OF_5(...)                                                                       \
+    SMEM_CHOOSE_24(__VA_ARGS__, SMEM_TRANS_GIVEN_FROM_9, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN, \
+                   SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, SMEM_TRANS_GIVEN_TO_4, 0)
+#define SMEM_TRANS_OF_6(...)                                                                       \
+    SMEM_CHOOSE_24(__VA_ARGS__, SMEM_TRANS_GIVEN_FROM_9, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN, \
+                   SMEM_TRANS_WITH_FLAGS, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_GIVEN_TO_4, 0)
+#define SMEM_TRANS_OF_7(...)                                                                         \
+    SMEM_CHOOSE_24(__VA_ARGS__, SMEM_TRANS_GIVEN_FROM_9, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_WITH_FLAGS, \
+                   SMEM_TRANS_AS_GIVEN, SMEM_TRANS_AS_GIVEN, SMEM_TRANS_GIVEN_TO_4, 0)
+#define smem_trans_read(...) SMEM_TRANS_OF_5(__VA_ARGS__)(smem_trans_read, __VA_ARGS__)
+#define smem_trans_write(...) SMEM_TRANS_OF_5(__VA_ARGS__)(smem_trans_write, __VA_ARGS__)
+#define smem_trans_batch_read(...) SMEM_TRANS_OF_6(__VA_ARGS__)(smem_trans_batch_read, __VA_ARGS__)
+#define smem_trans_batch_write(...) SMEM_TRANS_OF_6(__VA_ARGS__)(smem_trans_batch_write, __VA_ARGS__)
+#define smem_trans_read_submit(...) SMEM_TRANS_OF_6(__VA_ARGS__)(smem_trans_read_submit, __VA_ARGS__)
+#define smem_trans_write_submit(...) SMEM_TRANS_OF_6(__VA_ARGS__)(smem_trans_write_submit, __VA_ARGS__)
+#define smem_trans_batch_read_submit(...) SMEM_TRANS_OF_7(__VA_ARGS__)(smem_trans_batch_read_submit, __VA_ARGS__)
+#define smem_trans_batch_write_submit(...) SMEM_TRANS_OF_7(__VA_ARGS__)(smem_trans_batch_write_submit, __VA_ARGS__)
 #endif
 
 #endif

@@ -26,7 +26,7 @@ typedef enum {
 /* Fill it with smem_trans_config_init, then change what you want. */
 typedef struct {
     smem_trans_role_t role;          /* SMEM_TRANS_SENDER */
-    uint32_t initTimeout;            /* 120; seconds, at least 1 */
+    uint32_t initTimeout;            /* 120; at least 1. Accepted; MF_TRANSFER_TIMEOUT_MS counts */
     uint32_t deviceId;               /* UINT32_MAX; accepted */
     uint32_t flags;                  /* 0 */
     smem_bm_data_op_type dataOpType; /* SMEMB_DATA_OP_SDMA */

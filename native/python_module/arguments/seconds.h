@@ -16,6 +16,14 @@
 
 namespace memfabric::python {
 
+inline constexpr double kLongestTimeoutS = 1e9;  // 30 years; more would overflow the clock
+
+// Of a time-out, whatever the number.
+inline std::chrono::nanoseconds nanoseconds_of(double timeout_s) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(std::clamp(timeout_s, 0.0, kLongestTimeoutS)));
+}
+
 class Timeout {
 public:
     Timeout() = default;
@@ -23,7 +31,6 @@ public:
 
     // ValueError for one that is negative.
     std::optional<std::chrono::nanoseconds> limit() const {
-        constexpr double kLongestS = 1e9;  // 30 years; more would overflow the clock
         if (!seconds_) return std::nullopt;
         if (!(*seconds_ >= 0)) {
             std::array<char, 32> shown;
@@ -31,8 +38,7 @@ public:
             PyErr_Format(PyExc_ValueError, "timeout is %s s, expected 0 or more", shown.data());
             throw nanobind::python_error();
         }
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double>(std::min(*seconds_, kLongestS)));
+        return nanoseconds_of(*seconds_);
     }
 
 private:

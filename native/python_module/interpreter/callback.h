@@ -14,8 +14,12 @@
 namespace memfabric::python {
 
 // What the function has just raised, as a status and the thread's last error. What a signal handler raised stays
-// pending instead, and the status is Interrupted.
+// pending instead, and the status is Interrupted; where nobody waits for that status, it is handed to the program.
 Status failure_of(nanobind::python_error& error);
+
+// For a thread that runs C code of a Python program: what one of the program's signal handlers raised meanwhile in
+// `call` is raised there, once that code has returned. The call has failed.
+Status hand_to_program(nanobind::python_error& error, const char* call);
 
 // Copied, called and dropped with or without the lock.
 class Callback {
@@ -25,6 +29,7 @@ public:
     // `take(answer)` gets what it returned, with the lock held, and says what to make of it.
     template <typename Take, typename... Arguments>
     Status call(Take take, const Arguments&... arguments) const {
+        if (const Status status = check_interpreter(); status != Status::Ok) return status;
         const AcquiredGil acquired;
         try {
             const nanobind::object packed = nanobind::make_tuple(arguments...);

@@ -28,4 +28,7 @@ inline PyObject* code_object(const char* call, Status status) {
     return PyLong_FromLong(static_cast<int>(status));
 }
 
+// For public functions that raise.
+[[noreturn, gnu::cold]] void report_and_raise(const char* call, Status status);
+
 }  // namespace memfabric::python

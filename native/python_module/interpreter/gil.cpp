@@ -2,23 +2,16 @@
 #include "python_module/interpreter/gil.h"
 
 #include <cxxabi.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "base/fork_guard.h"
+#include "base/last_error.h"
 
 namespace memfabric::python {
 namespace {
-
-// Signal handlers run on the main thread. After a fork that is the thread which forked.
-bool is_main_thread() {
-    static thread_local int answer = -1;
-    static const int fork_handler = pthread_atfork(nullptr, nullptr, [] { answer = 1; });
-    static_cast<void>(fork_handler);
-    if (answer < 0) [[unlikely]]
-        answer = gettid() == getpid() ? 1 : 0;
-    return answer == 1;
-}
 
 [[noreturn]] void sleep_for_ever() {
     for (;;) pause();
@@ -33,6 +26,22 @@ void take_back(PyThreadState* state) {
 }
 
 }  // namespace
+
+bool is_main_thread() {
+    static thread_local std::optional<std::uint32_t> asked_after;
+    static thread_local bool answer = false;
+    if (const std::uint32_t forks = ForkGuard::forks(); asked_after != forks) [[unlikely]] {
+        asked_after = forks;
+        answer = gettid() == getpid();
+    }
+    return answer;
+}
+
+Status check_interpreter() {
+    if (Py_IsInitialized() != 0) [[likely]]
+        return Status::Ok;
+    return fail(Status::NotInit, "the interpreter of this process has ended, and with it everything of this library");
+}
 
 ReleasedGil::ReleasedGil(Signals signals)
     : Interruption(signals == kMayInterrupt && is_main_thread()), state_(PyEval_SaveThread()) {}

@@ -30,7 +30,14 @@ private:
     bool raised_ = false;
 };
 
-// Takes the lock on any thread, one of ours too.
+// Signal handlers run on the main thread. After a fork that is the thread which forked.
+bool is_main_thread();
+
+// NotInit once the interpreter of this process is on its way out: the lock is nobody's any more. A C++ program's static
+// objects may still be destroyed afterwards, also those of libraries that a Python program has loaded.
+Status check_interpreter();
+
+// Takes the lock on any thread, one of ours too, of an interpreter that is there.
 class AcquiredGil {
 public:
     AcquiredGil();

@@ -5,17 +5,19 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "tests/assertions.h"
+#include "tests/threads.h"
 
 namespace memfabric {
 namespace {
 
+using namespace memfabric::tests;
+
 TEST(NoForks, no_child_finds_a_step_half_done) {
     std::atomic<bool> half_done{false};
-    std::atomic<bool> forks{false};
+    std::atomic<pid_t> forking{0};
     int status = -1;
     {
         std::thread forker;
@@ -23,13 +25,12 @@ TEST(NoForks, no_child_finds_a_step_half_done) {
             const NoForks whole;
             half_done = true;
             forker = std::thread([&] {
-                forks = true;
+                forking = gettid();
                 const pid_t child = fork();
                 if (child == 0) _exit(half_done ? 1 : 0);
                 waitpid(child, &status, 0);
             });
-            while (!forks) std::this_thread::yield();
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which a fork that does not wait is over
+            wait_until_asleep(forking);  // waiting for us; or for its child, if forks do not wait
             half_done = false;
         }
         forker.join();

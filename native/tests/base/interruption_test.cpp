@@ -88,7 +88,7 @@ TEST(Interruption, interrupted_gather_that_completed_is_delivered_by_the_next_ca
 TEST(Interruption, interrupted_wait_for_a_turn_leaves_it_to_its_owner) {
     const HostWorld world(2);
     std::thread waiting([&] { EXPECT_EQ(world.groups[0]->barrier(kLong, nullptr), Status::Ok); });
-    while (!world.groups[1]->everybody().would_complete()) std::this_thread::yield();
+    world.wait_for_arrivals(1);
     {
         const Handler handler(1);
         EXPECT_EQ(world.groups[0]->barrier(kMinutes, nullptr), Status::Interrupted);

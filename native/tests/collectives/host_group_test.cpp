@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/host_group.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <random>
+#include <vector>
 
+#include "base/owned_fd.h"
 #include "tests/collectives/host_world.h"
 
 using namespace memfabric;
@@ -55,6 +60,22 @@ TEST(HostGroup, control_page_is_ready_before_anybody_opens_it) {
     EXPECT_EQ(fresh.state.load(), GroupSlot::kReady);
     EXPECT_EQ(fresh.size, kRanks);
     EXPECT_EQ(fresh.slots_at, world.pages[0]->group(0).slots_at);
+}
+
+TEST(HostGroup, control_page_that_could_be_cut_is_refused) {
+    int ours = -1;
+    ASSERT_EQ(ControlPage::create(2, ours), Status::Ok);
+    const OwnedFd whole(ours);
+    std::vector<char> content(static_cast<std::size_t>(lseek(whole.get(), 0, SEEK_END)));
+    ASSERT_EQ(pread(whole.get(), content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
+    const OwnedFd unsealed(memfd_create("memfabric-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(write(unsealed.get(), content.data(), content.size()), static_cast<ssize_t>(content.size()));
+    std::shared_ptr<ControlPage> page;
+    EXPECT_EQ(ControlPage::open(unsealed.get(), 2, page), Status::InvalidParam);
+    EXPECT_TRUE(says("can still be cut"));
+    EXPECT_EQ(page, nullptr);
+    ASSERT_EQ(fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    EXPECT_EQ(ControlPage::open(unsealed.get(), 2, page), Status::Ok) << last_error();
 }
 
 TEST(HostGroup, forked_child_has_no_part_in_the_group) {

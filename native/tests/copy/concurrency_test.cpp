@@ -11,6 +11,7 @@
 
 #include "copy/engine.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;

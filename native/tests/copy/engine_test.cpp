@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;

@@ -6,10 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <new>
 #include <span>
 
@@ -43,19 +40,5 @@ private:
     std::size_t size_bytes_;
     void* mapping_;
 };
-
-// Fills memory so that no two places nearby look alike, and differently for every seed.
-inline void fill(std::span<std::byte> memory, std::uint64_t seed) {
-    constexpr std::size_t kPeriodBytes = 65'521;  // a prime: nobody moves bytes by so many. Sanitizers make loops slow
-    std::uint64_t state = seed * 0x9E3779B97F4A7C15U + 1;
-    const std::span<std::byte> first = memory.first(std::min(memory.size(), kPeriodBytes));
-    for (std::size_t at = 0; at < first.size(); at += sizeof(state)) {
-        state = (state ^ state >> 29) * 6364136223846793005U + 1442695040888963407U;
-        std::memcpy(first.data() + at, &state, std::min(sizeof(state), first.size() - at));
-    }
-    for (std::size_t at = kPeriodBytes; at < memory.size(); at += kPeriodBytes) {
-        std::memcpy(memory.data() + at, first.data(), std::min(kPeriodBytes, memory.size() - at));
-    }
-}
 
 }  // namespace memfabric::tests

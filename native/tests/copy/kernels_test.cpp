@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/copy/fenced_memory.h"
 
 using namespace memfabric;

@@ -12,6 +12,7 @@
 #include "space/space.h"
 #include "sync/rcu.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/space/space_fixture.h"
 #include "tests/transports/far_memory.h"
 #include "tests/transports/faulty.h"

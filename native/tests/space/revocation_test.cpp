@@ -204,19 +204,16 @@ TEST(Revocation, large_copies_give_way_between_chunks) {
     }
     ASSERT_EQ(space->open(), Status::Ok);
     const Layout& layout = space->layout();
-    std::atomic<bool> started{false};
     Status status = Status::Error;
+    PausePoint::hold("space.copy.between_chunks");
     std::thread copier([&] {
-        started = true;
-        do {
-            status = space->copy(layout.slot_address(0, Tier::Dram), layout.slot_address(1, Tier::Dram), kSize, kG2G);
-        } while (status == Status::Ok);
+        status = space->copy(layout.slot_address(0, Tier::Dram), layout.slot_address(1, Tier::Dram), kSize, kG2G);
     });
-    while (!started) std::this_thread::yield();
-    std::this_thread::sleep_for(5ms);
+    ASSERT_TRUE(PausePoint::wait_until_held("space.copy.between_chunks", 20s));
     EXPECT_EQ(space->detach(2), Status::Ok);
     EXPECT_EQ(space->revoke(1, "died"), Status::Ok);
     EXPECT_EQ(space->detach(1), Status::Ok);
+    PausePoint::release("space.copy.between_chunks");
     copier.join();
     EXPECT_EQ(status, Status::NotConnected);
     space->close();

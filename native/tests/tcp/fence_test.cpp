@@ -61,6 +61,8 @@ public:
         while (!holds_) std::this_thread::yield();
     }
     void release() { holding_ = false; }
+    // Ends the connections that are held for their initiators, as a firewall or a stranger in between can.
+    void cut() { cutting_ = true; }
     // What was held has reached the target, which has answered or has ended the connection.
     bool all_delivered() const { return delivered_; }
     std::size_t held_bytes() const { return held_bytes_; }
@@ -96,6 +98,12 @@ private:
         }
     }
 
+    static void end(OwnedFd& connection) {  // with a reset
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        setsockopt(connection.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        connection.reset();
+    }
+
     void accept_one(std::vector<Pair>& pairs) {
         pollfd waited{listening_.get(), POLLIN, 0};
         if (poll(&waited, 1, 1) != 1) return;
@@ -111,6 +119,7 @@ private:
 
     void forward(Pair& pair, bool holding) {
         std::array<char, 65536> buffer;
+        if (pair.slow && cutting_) end(pair.initiator);
         for (ssize_t got;
              pair.initiator && (got = recv(pair.initiator.get(), buffer.data(), buffer.size(), MSG_DONTWAIT)) != -1;) {
             if (got == 0) {  // a network does not tell the target before it has delivered
@@ -144,6 +153,7 @@ private:
     std::uint16_t port_ = 0;
     std::atomic<bool> holding_{false};  // is wanted
     std::atomic<bool> holds_{false};    // is done
+    std::atomic<bool> cutting_{false};
     std::atomic<bool> delivered_{false};
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<bool> stopping_{false};
@@ -152,7 +162,7 @@ private:
 
 struct Exposed final : tcp::Exposure {
     std::uint64_t generation() const noexcept override { return 1; }
-    bool covers(Direction, std::uint64_t, std::uint64_t) const noexcept override { return true; }
+    bool covers(std::uint64_t, std::uint64_t) const noexcept override { return true; }
     std::vector<std::byte> memory = std::vector<std::byte>(kBytes);
 };
 
@@ -191,6 +201,20 @@ protected:
         ASSERT_GE(network_->held_bytes(), kBytes);
     }
 
+    // The same, but for the initiator it ends like a connection whose target has died.
+    void lose_a_write() {
+        ASSERT_EQ(write('a').status, Status::Ok);
+        network_->hold();
+        std::thread cutting([this] {
+            while (network_->held_bytes() < kBytes) std::this_thread::yield();
+            network_->cut();
+        });
+        const Outcome lost = write('o');
+        cutting.join();
+        ASSERT_EQ(lost.status, Status::NotConnected);
+        ASSERT_TRUE(lost.may_have_touched_more);
+    }
+
     void expect_that_nothing_comes() {
         network_->release();
         const auto deadline = std::chrono::steady_clock::now() + kLong;
@@ -213,6 +237,13 @@ TEST_F(TcpFence, keeps_off_the_bytes_of_a_write_that_was_given_up) {
     EXPECT_EQ(tcp::GivenUp::process().of(connect_.target).size(), 1U);
     ASSERT_EQ(write('n').status, Status::Ok);
     EXPECT_TRUE(tcp::GivenUp::process().of(connect_.target).empty());
+    expect_that_nothing_comes();
+}
+
+TEST_F(TcpFence, keeps_off_the_bytes_of_a_connection_that_has_ended_here_only) {
+    lose_a_write();
+    EXPECT_EQ(tcp::GivenUp::process().of(connect_.target).size(), 1U);
+    ASSERT_EQ(write('n').status, Status::Ok);
     expect_that_nothing_comes();
 }
 

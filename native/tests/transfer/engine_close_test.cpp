@@ -16,14 +16,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Holds a thread half-way through closing the engine, runs `meanwhile` beside it (which may wait for it), lets it go.
+// Holds a thread half-way through closing the engine, runs `meanwhile` beside it until it has ended or waits for that
+// thread, and lets both go.
 template <typename Meanwhile>
 void while_closing(TransferEngine& engine, Meanwhile meanwhile) {
+    constexpr char kWaits[] = "transfer.closes_elsewhere";
     PausePoint::hold("transfer.close");
+    PausePoint::hold(kWaits);
     std::thread closing([&] { engine.close(); });
     EXPECT_TRUE(PausePoint::wait_until_held("transfer.close", 20s));
     std::future<void> beside = std::async(std::launch::async, meanwhile);
-    static_cast<void>(beside.wait_for(50ms));  // whoever does not wait for the closing thread has ended by then
+    while (!PausePoint::wait_until_held(kWaits, 1ms) && beside.wait_for(0s) != std::future_status::ready) {
+    }
+    PausePoint::release(kWaits);
     PausePoint::release("transfer.close");
     beside.get();
     closing.join();

@@ -124,19 +124,19 @@ TEST(SegmentOffers, reach_initiators_before_and_after_they_come) {
     Pair pair;
     ASSERT_TRUE(offers.admit(pair.offering, InstanceId{1}, Secret{}, memory.file.get()));
     EXPECT_EQ(pair.accepted().segment_count, 1U);
-    ASSERT_TRUE(pair.peer.hear());
+    ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     EXPECT_TRUE(pair.peer.segments.has(1));
     offers.show(both);
     const rcu::ReadGuard guard;
     EXPECT_NE(pair.peer.mapped_at(2, kThere, kSegmentBytes), nullptr);  // reads its link by itself
     offers.withdraw(1);
     offers.withdraw(3);
-    ASSERT_TRUE(pair.peer.hear());
+    ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     EXPECT_FALSE(pair.peer.segments.has(1));
     EXPECT_TRUE(pair.peer.segments.has(2));
     offers.dismiss(*pair.offering);
     pair.offering->close();
-    EXPECT_FALSE(pair.peer.hear());
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::End);
 }
 
 // An initiator that does not read: what does not fit waits, in order; what is withdrawn meanwhile is not sent at all.
@@ -152,10 +152,10 @@ TEST(SegmentOffers, wait_for_an_initiator_that_does_not_read) {
     for (std::uint32_t id = 1; id <= kMany; ++id) offers.show(std::vector<ExportedRange>{memory.range(id)});
     for (std::uint32_t id = kMany / 2; id < kMany; ++id) offers.withdraw(id);
     for (int turn = 0; turn < 100 && !pair.peer.segments.has(kMany); ++turn) {
-        ASSERT_TRUE(pair.peer.hear());
+        ASSERT_NE(pair.peer.hear(), Peer::Heard::End);
         offers.flush(*pair.offering);
     }
-    ASSERT_TRUE(pair.peer.hear());
+    ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     EXPECT_TRUE(pair.peer.segments.has(1));
     EXPECT_TRUE(pair.peer.segments.has(kMany / 2 - 1));
     EXPECT_FALSE(pair.peer.segments.has(kMany / 2));
@@ -187,7 +187,7 @@ TEST(SegmentOffers, wait_while_too_many_descriptors_are_in_flight) {
     EXPECT_TRUE(news.woken);
     EXPECT_FALSE(offers.retry());
     EXPECT_EQ(pair.accepted().segment_count, 0U);
-    ASSERT_TRUE(pair.peer.hear());
+    ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     EXPECT_TRUE(pair.peer.segments.has(1));
     EXPECT_TRUE(pair.peer.segments.has(kMany));
 }
@@ -203,7 +203,7 @@ TEST(PeerSegments, that_lost_their_descriptor_are_known_but_not_mapped) {
     offers.show(std::vector<ExportedRange>{memory.range(1)});
     {
         const NoDescriptorLeft none;
-        ASSERT_TRUE(pair.peer.hear());
+        ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     }
     const rcu::ReadGuard guard;
     EXPECT_TRUE(pair.peer.segments.has(1));
@@ -212,18 +212,28 @@ TEST(PeerSegments, that_lost_their_descriptor_are_known_but_not_mapped) {
     offers.show(std::vector<ExportedRange>{memory.range(1), memory.range(2)});
     EXPECT_NE(pair.peer.mapped_at(2, kThere, 1), nullptr);
     offers.withdraw(1);
-    ASSERT_TRUE(pair.peer.hear());
+    ASSERT_EQ(pair.peer.hear(), Peer::Heard::All);
     EXPECT_FALSE(pair.peer.segments.has(1));
 }
 
 TEST(Peer, hangs_up_on_nonsense) {
     Pair pair;
     EXPECT_EQ(pair.offering->send(encode(Hello{})), Sending::Sent);
-    EXPECT_FALSE(pair.peer.hear());
-    EXPECT_FALSE(pair.peer.hear());
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::End);
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::End);
     pair.peer.hang_up();
-    EXPECT_FALSE(pair.peer.hear());
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::End);
     EXPECT_TRUE(pair.peer.gone.load());
+}
+
+TEST(PeerSegments, of_a_peer_that_does_not_stop_talking_are_taken_in_turns) {
+    Pair pair;
+    constexpr std::uint32_t kMany = 100;
+    for (std::uint32_t id = 1; id <= kMany; ++id) {
+        ASSERT_EQ(pair.offering->send(encode(Withdrawn{id})), Sending::Sent);
+    }
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::Some);
+    EXPECT_EQ(pair.peer.hear(), Peer::Heard::All);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "tcp/server.h"
 #include "tests/address_of.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/transports/far_memory.h"
 #include "tests/ucx/ucx_library.h"
 #include "transfer/engine.h"
@@ -285,6 +286,27 @@ TEST_F(RemoteTransferByUcx, the_end_of_one_registration_disturbs_nobody_elses_mo
     EXPECT_EQ(lasting, pattern(lasting.size(), 5));
     EXPECT_EQ(one->transfer(Direction::Write, other->session(), address_of(lasting.data()), starts.back(), 1),
               Status::InvalidParam);
+}
+
+// A move that failed because memory was unregistered asks again where it is.
+TEST_F(RemoteTransferByUcx, memory_that_is_registered_anew_is_found_again) {
+    const std::vector<std::byte> source = pattern(target.size(), 6);
+    ASSERT_EQ(write(source, 1), Status::Ok) << last_error();  // it knows the way now
+    ASSERT_EQ(unexpose(target), Status::Ok);
+    PausePoint::hold("transfer.ucx.lost");
+    Status status = Status::Error;
+    std::string sentence;
+    std::thread writing([&] {
+        status = write(source, source.size());
+        sentence = last_error();
+    });
+    const bool was_lost = PausePoint::wait_until_held("transfer.ucx.lost", 20s);
+    expose(target);
+    PausePoint::release("transfer.ucx.lost");
+    writing.join();
+    EXPECT_TRUE(was_lost);
+    EXPECT_EQ(status, Status::Ok) << sentence;
+    EXPECT_TRUE(same_bytes(target, source));
 }
 
 TEST_F(RemoteTransferByUcx, memory_that_is_unregistered_while_it_is_registered_is_not_served) {

@@ -20,13 +20,6 @@
 
 namespace memfabric::tests {
 
-inline std::vector<std::byte> pattern(std::size_t size_bytes, unsigned seed) {
-    std::vector<std::byte> bytes(size_bytes);
-    for (std::size_t i = 0; i < size_bytes; ++i)
-        bytes[i] = static_cast<std::byte>((i * 31 + seed * 7 + i / 251) & 0xFF);
-    return bytes;
-}
-
 // Pretends that its buffer lies at other addresses, where nothing is in this process.
 class FarMemory final : public Transport {
 public:

@@ -10,6 +10,7 @@
 
 #include "base/last_error.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/transports/far_memory.h"
 #include "tests/transports/faulty.h"
 #include "transports/mapped.h"

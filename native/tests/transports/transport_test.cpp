@@ -17,6 +17,7 @@
 #include "tcp/served_memory.h"
 #include "tcp/transport.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
 #include "tests/tls/tls_identity.h"
 #include "tests/transports/far_memory.h"
 #include "tests/transports/faulty.h"
@@ -92,7 +93,7 @@ public:
 private:
     struct Exposed final : tcp::Exposure {
         std::uint64_t generation() const noexcept override { return 1; }
-        bool covers(Direction, std::uint64_t address, std::uint64_t size_bytes) const noexcept override {
+        bool covers(std::uint64_t address, std::uint64_t size_bytes) const noexcept override {
             const auto start = reinterpret_cast<std::uint64_t>(memory.data());
             return address == kNowhere || (address >= start && size_bytes <= start + kPeerBytes - address);
         }
@@ -211,7 +212,7 @@ TEST_P(TransportConformance, serves_several_threads_at_a_time) {
     for (std::size_t number = 0; number < kThreads; ++number) {
         threads.emplace_back([&, number] {
             for (unsigned round = 0; round < 20; ++round) {
-                const std::vector<std::byte> source = pattern(kPartBytes, round + static_cast<unsigned>(number) * 100);
+                const std::vector<std::byte> source = pattern(kPartBytes, round + number * 100);
                 std::vector<std::byte> back(kPartBytes);
                 EXPECT_EQ(move(Direction::Write, {{peer(number * kPartBytes), source.data(), kPartBytes}}).status,
                           Status::Ok);

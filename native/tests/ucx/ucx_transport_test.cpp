@@ -4,11 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -19,7 +19,7 @@
 
 #include "base/last_error.h"
 #include "tests/assertions.h"
-#include "tests/transports/far_memory.h"
+#include "tests/bytes.h"
 #include "tests/ucx/other_process.h"
 #include "tests/ucx/ucx_fixture.h"
 #include "ucx/served_memory.h"
@@ -33,7 +33,7 @@ TEST_F(UcxTransport, moves_while_the_targets_program_does_nothing) {
     const auto way = way_to(other.receive());
     std::vector<std::byte> own(kOtherBytes);
     EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
-    EXPECT_EQ(own, std::vector<std::byte>(kOtherBytes, std::byte{0x77}));
+    EXPECT_TRUE(all_are(own, std::byte{0x77}));
     std::vector<std::byte> source = pattern(kOtherBytes, 4);
     EXPECT_EQ(move(*way, Direction::Write, source).moved_bytes, kOtherBytes);
     EXPECT_EQ(move(*way, Direction::Read, own).status, Status::Ok);
@@ -111,10 +111,10 @@ TEST_F(UcxTransport, reaches_memory_that_was_added) {
     require_ok(served->add(memory_.data() + kPart, kPart));
     way->grow(served->for_initiators());
     EXPECT_EQ(move(*way, Direction::Write, both).moved_bytes, 2 * kPart);
-    EXPECT_TRUE(std::ranges::equal(both, std::span(memory_).first(2 * kPart)));
-    std::ranges::fill(both, std::byte{0});
+    EXPECT_TRUE(same_bytes(both, std::span(memory_).first(2 * kPart)));
+    fill(both, 3);
     EXPECT_EQ(move(*way, Direction::Read, both).status, Status::Ok);
-    EXPECT_TRUE(std::ranges::equal(both, std::span(memory_).first(2 * kPart)));
+    EXPECT_TRUE(same_bytes(both, std::span(memory_).first(2 * kPart)));
     std::vector<std::byte> more(2 * kPart + 1);
     const Outcome outcome = move(*way, Direction::Read, more);
     EXPECT_EQ(outcome.status, Status::InvalidParam);
@@ -164,10 +164,9 @@ TEST_F(UcxTransport, a_cancelled_move_says_what_it_has_moved) {
     EXPECT_EQ(outcome.reason, "it was ended early");
     EXPECT_FALSE(outcome.may_have_touched_more);
     EXPECT_LT(outcome.moved_bytes, kServedBytes);
-    EXPECT_TRUE(
-        std::equal(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(outcome.moved_bytes), memory_.begin()));
-    EXPECT_TRUE(std::all_of(memory_.begin() + static_cast<std::ptrdiff_t>(outcome.moved_bytes), memory_.end(),
-                            [](std::byte byte) { return byte == std::byte{0}; }));
+    const std::span written(memory_);
+    EXPECT_TRUE(same_bytes(written.first(outcome.moved_bytes), std::span(source).first(outcome.moved_bytes)));
+    EXPECT_TRUE(all_are(written.subspan(outcome.moved_bytes), std::byte{0}));
     EXPECT_EQ(transport_->endpoints(), 1U);  // ready for the next
 }
 
@@ -198,13 +197,13 @@ TEST_F(UcxTransport, memory_that_is_served_no_more_is_not_touched) {
     });
     while (!moved) std::this_thread::yield();
     served_.reset();
-    std::ranges::fill(memory_, std::byte{0x55});
+    std::memset(memory_.data(), 0x55, memory_.size());
     const auto give_up_at = Clock::now() + 30s;
     while (failures < 20 && Clock::now() < give_up_at) std::this_thread::yield();
     EXPECT_GE(failures, 20);
     over = true;
     writing.join();
-    EXPECT_TRUE(std::ranges::all_of(memory_, [](std::byte byte) { return byte == std::byte{0x55}; }));
+    EXPECT_TRUE(all_are(memory_, std::byte{0x55}));
 }
 
 TEST_F(UcxTransport, ends_with_moves_under_way) {

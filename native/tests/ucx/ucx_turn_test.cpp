@@ -6,8 +6,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
-#include <ctime>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +16,8 @@
 #include "base/interruption.h"
 #include "base/pause_point.h"
 #include "tests/assertions.h"
+#include "tests/bytes.h"
+#include "tests/threads.h"
 #include "tests/transports/far_memory.h"
 #include "tests/ucx/other_process.h"
 #include "tests/ucx/ucx_fixture.h"
@@ -83,13 +83,6 @@ TEST_F(UcxTurn, a_cancellation_wakes_whoever_has_the_turn) {
     EXPECT_EQ(begun.finish().status, Status::NotStarted);
 }
 
-bool is_asleep(pid_t thread) {
-    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
-    std::string text;
-    std::getline(stat, text);
-    return text.find(") S ") != std::string::npos;
-}
-
 TEST_F(UcxTurn, the_turn_is_passed_on) {
     constexpr char kLeave[] = "ucx.initiator.leave";
     OtherProcess other("serve");
@@ -111,11 +104,7 @@ TEST_F(UcxTurn, the_turn_is_passed_on) {
         waiter = gettid();
         EXPECT_EQ(begun.finish().status, Status::Ok);
     });
-    const auto give_up_at = Clock::now() + 30s;
-    while (waiter == 0 || !is_asleep(waiter)) {
-        ASSERT_LT(Clock::now(), give_up_at);
-        std::this_thread::yield();
-    }
+    wait_until_asleep(waiter);
     stuck.reset();
     PausePoint::release(kLeave);
     waiting.join();
@@ -153,11 +142,6 @@ TEST_F(UcxTurn, a_signal_handler_may_move_while_its_thread_waits) {
 }
 
 TEST_F(UcxTurn, sleeps_while_nothing_happens) {
-    const auto cpu_time = [] {
-        timespec time{};
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-    };
     std::vector<std::byte> source(4096);
     ASSERT_EQ(move(*transport_, Direction::Write, source).status, Status::Ok);
     const auto before = cpu_time();

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, TimedOut
+from memfabric_hybrid.waiting_log import WaitingLog
 
 log = logs.get(__name__)
 
@@ -26,19 +27,27 @@ class Changes:
     @contextmanager
     def turn(self, deadline: Deadline) -> Iterator[None]:
         """TimedOut while another thread has it; InvalidParam once the end was asked for."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._over or not self._busy, deadline.remaining_s())
-            if self._over:
-                raise InvalidParam(f"{self._title} is destroyed: the handle is closed")
-            if self._busy:
+        waiting = WaitingLog(log, deadline.timeout_s)
+        while not self._take_turn(min(deadline.remaining_s(), waiting.due_in_s())):
+            if deadline.expired:
                 raise TimedOut(
                     f"{self._title}: another thread has been inside join, leave or extend for {deadline.timeout_s:g} s"
                 )
-            self._busy = True
+            waiting.tell(f"{self._title}: another thread is inside join, leave or extend")
         try:
             yield
         finally:
             self._pass_on()
+
+    def _take_turn(self, wait_s: float) -> bool:
+        """False: another thread has had it all the time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or not self._busy, wait_s)
+            if self._over:
+                raise InvalidParam(f"{self._title} is destroyed: the handle is closed")
+            taken = not self._busy
+            self._busy = True
+            return taken
 
     def end(self, deadline: Deadline, last: Callable[[], None]) -> None:
         """Runs `last` after the present turn: here, or on the thread that has it if that takes too long. Once."""

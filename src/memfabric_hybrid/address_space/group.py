@@ -1,6 +1,6 @@
 """The ranks that take part in one object: what is heard of them is decided and carried out here, in one step.
 
-Threads: any; nothing here blocks, except `wait_for_all` and `wait_for_store`, which let go of the lock meanwhile, and
+Threads: any; nothing here blocks, except what waits for others, which lets go of the lock meanwhile, and
 `admit` before it takes the lock. `_lock` guards what is known and makes decision and effect one: what was decided last
 is what the space shows. It is held for moments only, also on the exchange's and the store's threads; inside of it the
 queues and the exchange may be locked, the owner is told, and nobody is waited for.
@@ -52,6 +52,7 @@ class Group:
         self._node = node
         self._participants = participants
         self._memory = memory
+        self._title = memory.title
         self._owner = owner
         self._reannounce = reannounce
         self._routes: dict[int, Route] = {}  # to the others, as long as they take part
@@ -113,7 +114,7 @@ class Group:
         waiting = WaitingLog(log, deadline.timeout_s)
         while missing := self._missing_after(waiting.due_in_s(), deadline):  # under no lock: a logger may call us
             ranks = ", ".join(map(str, missing))
-            waiting.tell(f"{len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
+            waiting.tell(f"{self._title}: {len(missing)} of {self._participants.capacity} ranks have not come: {ranks}")
 
     def missing_of(self, ranks: frozenset[int]) -> list[int]:
         """Those that do not take part now, or cannot be reached. NotStarted if we do not take part."""
@@ -122,7 +123,7 @@ class Group:
 
     def _missing_of(self, ranks: frozenset[int]) -> list[int]:
         if not self._participants.takes_part:
-            raise NotStarted("this rank does not take part: call join() first")
+            raise NotStarted(f"{self._title}: this rank does not take part: call join() first")
         return sorted(ranks - set(self._participants.view()[1]))
 
     def nudge(self) -> None:
@@ -130,24 +131,37 @@ class Group:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_for(self, ranks: frozenset[int], deadline: Deadline, unless: Callable[[], bool] = lambda: False) -> bool:
+    def wait_for(
+        self,
+        ranks: frozenset[int],
+        deadline: Deadline,
+        unless: Callable[[], bool] = lambda: False,
+        waiting: WaitingLog | None = None,
+    ) -> bool:
         """Returns when these take part and can be reached, however often they come and go meanwhile.
 
         TimedOut names who is not here; NotStarted if we do not take part, or leave meanwhile. False, and they may not
-        be here, once `unless()`.
+        be here, once `unless()`. `waiting`: of a call that waits in several steps.
         """
-        with self._changed:
-            while True:
-                missing = self._missing_of(ranks)
+        waiting = waiting or WaitingLog(log, deadline.timeout_s)
+        while True:
+            until = Deadline(waiting.due_in_s())
+            with self._changed:
+                while (missing := self._missing_of(ranks)) and not unless() and not deadline.expired:
+                    if until.expired:
+                        break
+                    self._changed.wait(min(deadline.remaining_s(), until.remaining_s()))
                 if not missing or unless():
                     return not missing
-                if deadline.expired:
-                    reasons = [self._participants.gone[rank] for rank in missing if rank in self._participants.gone]
-                    raise TimedOut(
-                        f"{len(missing)} of {len(ranks)} ranks did not come within {deadline.timeout_s:g} s: "
-                        f"{'; '.join([', '.join(map(str, missing)), *reasons])}"
-                    )
-                self._changed.wait(deadline.remaining_s())
+                gone = self._participants.gone
+                names = "; ".join([", ".join(map(str, missing)), *(gone[rank] for rank in missing if rank in gone)])
+            if deadline.expired:
+                raise TimedOut(
+                    f"{self._title}: {len(missing)} of {len(ranks)} ranks did not come within "
+                    f"{deadline.timeout_s:g} s: {names}; start them, or wait longer"
+                )
+            # Under no lock: a logger may call us.
+            waiting.tell(f"{self._title}: {len(missing)} of {len(ranks)} ranks have not come: {names}")
 
     def _missing_after(self, wait_s: float, deadline: Deadline) -> list[int]:
         """Who is missing so much later; nobody, as soon as that is so."""
@@ -159,8 +173,8 @@ class Group:
                     raise NotConnected(reason)
                 if deadline.expired:
                     raise TimedOut(
-                        f"{len(missing)} of {known.capacity} ranks did not come within {deadline.timeout_s:g} s: "
-                        f"{', '.join(map(str, missing))}"
+                        f"{self._title}: {len(missing)} of {known.capacity} ranks did not come within "
+                        f"{deadline.timeout_s:g} s: {', '.join(map(str, missing))}"
                     )
                 if until.expired:
                     break
@@ -174,15 +188,19 @@ class Group:
         What such a store calls free is free: whoever holds it would have said so in the same message as its rank.
         TimedOut names who is not registered.
         """
-        roster = self._participants.roster
-        with self._changed:
-            while (incarnation := roster.shown_by) is None:
-                if deadline.expired:
-                    ranks = roster.unheard
-                    so_far = f"ranks {ranks} have not registered there again" if ranks else "did not come back"
-                    raise TimedOut(f"the store was away, and {so_far} within {deadline.timeout_s:g} s")
-                self._changed.wait(deadline.remaining_s())
-            return incarnation
+        roster, waiting = self._participants.roster, WaitingLog(log, deadline.timeout_s)
+        while True:
+            until = Deadline(waiting.due_in_s())
+            with self._changed:
+                while (incarnation := roster.shown_by) is None and not deadline.expired and not until.expired:
+                    self._changed.wait(min(deadline.remaining_s(), until.remaining_s()))
+                if incarnation is not None:
+                    return incarnation
+                ranks = roster.unheard
+            so_far = f"ranks {ranks} have not registered there again" if ranks else "did not come back"
+            if deadline.expired:
+                raise TimedOut(f"{self._title}: the store was away, and {so_far} within {deadline.timeout_s:g} s")
+            waiting.tell(f"{self._title}: the store was away, and {so_far}")  # under no lock: a logger may call us
 
     def miss(self, rank: int, reason: str) -> None:
         """Whoever waits for that rank waits in vain, says somebody else than our neighbours."""

@@ -30,6 +30,7 @@ class Participants(msgspec.Struct):
     takes_part: bool = False  # ourselves: neighbours' offers are accepted
     facts: dict[int, JoinFact] = msgspec.field(default_factory=dict)  # what the store shows, ours too
     gone: dict[int, str] = msgspec.field(default_factory=dict)  # who was here and is not any more, and why
+    _shown_at: dict[int, tuple[Stamp, str]] = msgspec.field(default_factory=dict)  # participation last shown, its host
     _pids: dict[int, int] = msgspec.field(default_factory=dict)  # who has, or had last, a rank of this host
     _other_users: dict[int, str] = msgspec.field(default_factory=dict)  # by process id: why they are not let in
     _secrets: dict[int, bytes] = msgspec.field(default_factory=dict)  # of who has proved itself, by instance
@@ -53,9 +54,18 @@ class Participants(msgspec.Struct):
         """The ranks host by host; each host's in order, the hosts in order of their lowest rank."""
         hosts: dict[str, list[int]] = {}
         for rank in sorted({*self.roster.present, self.own_rank}):
-            fact = self.facts.get(rank)  # the store may not have shown us yet who showed itself
-            hosts.setdefault(fact.host if fact is not None else self.own_host, []).append(rank)
+            hosts.setdefault(self._host_of(rank), []).append(rank)
         return list(hosts.values())
+
+    def _host_of(self, rank: int) -> str:
+        """Of a rank that takes part. A store that was restarted may not show it again yet; who was never shown as it is
+        now has shown itself, so it is here.
+        """
+        fact = self.facts.get(rank)
+        if fact is not None:
+            return fact.host
+        shown, host = self._shown_at.get(rank, (None, self.own_host))
+        return host if shown == self.roster.present.get(rank) else self.own_host
 
     def missing(self) -> list[int]:
         """The ranks that have not come, or are gone."""
@@ -132,12 +142,13 @@ class Participants(msgspec.Struct):
         return self._noted(effects + self._distant_attached(facts))
 
     def _ranks_at(self, host: str) -> set[int]:
-        """Who is known to be there; a rank that only showed itself is on our own host."""
+        """Who is known to be there."""
         shown = {rank for rank, fact in self.facts.items() if host_key(fact.host) == host}
-        is_ours = host == host_key(self.own_host)
-        return shown | (self.roster.present.keys() - self.facts.keys()) if is_ours else shown
+        others = self.roster.present.keys() - self.facts.keys()
+        return shown | {rank for rank in others if host_key(self._host_of(rank)) == host}
 
     def _remember(self, rank: int, fact: JoinFact) -> None:
+        self._shown_at[rank] = fact.stamp, fact.host
         self._pids.pop(rank, None)
         if fact.host == self.own_host and rank != self.own_rank:
             self._pids[rank] = fact.pid
@@ -197,6 +208,7 @@ class Participants(msgspec.Struct):
         self._secrets.clear()
         self.facts.clear()
         self.gone.clear()
+        self._shown_at.clear()
         self._pids.clear()
         self._other_users.clear()
         return effects

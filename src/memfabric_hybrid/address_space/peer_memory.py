@@ -39,6 +39,11 @@ class PeerMemory:
         self._transports: dict[int, tuple[DataPlace, _native.TcpTransport]] = {}  # by rank
         self._ucx_transports: dict[int, tuple[bytes, _native.UcxTransport]] = {}  # by rank, with the worker's address
 
+    @property
+    def title(self) -> str:
+        """The object's, in sentences."""
+        return self._spec.title
+
     def check_layout(self, rank: int, max_dram: int, max_hbm: int) -> None:
         """InvalidParam when it is not ours."""
         layout = self._spec.layout

@@ -41,6 +41,7 @@ from memfabric_hybrid.membership.roster import Roster
 from memfabric_hybrid.store import FAREWELL_S, MOMENT_S, Refusal, WatchUpdate
 from memfabric_hybrid.transports.routes import Route, is_rdma_demanded
 from memfabric_hybrid.transports.ucx_offer import UcxOffer
+from memfabric_hybrid.waiting_log import WaitingLog
 
 log = logs.get(__name__)
 REANNOUNCE_PAUSE_S = 1.0
@@ -225,7 +226,7 @@ class Pool:
         if not missing or self.follows_all:
             self.group.wait_for(ranks, deadline)
             return
-        claims_changed = threading.Event()
+        claims_changed, waiting = threading.Event(), WaitingLog(log, deadline.timeout_s)
         with ExitStack() as watches:
             for rank in missing:
                 news = partial(self._nudge, claims_changed)
@@ -234,7 +235,7 @@ class Pool:
             while not is_here:
                 claims_changed.clear()
                 self.seek(missing, deadline)
-                is_here = self.group.wait_for(ranks, deadline, unless=claims_changed.is_set)
+                is_here = self.group.wait_for(ranks, deadline, unless=claims_changed.is_set, waiting=waiting)
 
     def _nudge(self, claims_changed: threading.Event) -> None:
         claims_changed.set()
@@ -311,7 +312,7 @@ class Pool:
         """Exchange thread; True while time decides something here."""
         if self.group.is_overdue() and not self._asks_store:
             self._asks_store = True
-            self._node.reannouncements.post(self._judge_unheard)
+            self._node.reannouncements.post(self._decide_unheard)
         wanted = [self.group.tick(), self._waits_to_reannounce()]  # both, whatever the first one says
         return any(wanted)
 
@@ -319,7 +320,7 @@ class Pool:
         """Store's event thread."""
         self.group.store_lost()
 
-    def _judge_unheard(self) -> None:
+    def _decide_unheard(self) -> None:
         """Whoever has not registered with a store that was away is gone (re-announcing thread), if the store could hear
         it. One that stands still, or is slow, has heard nobody.
         """

@@ -17,6 +17,7 @@ from memfabric_hybrid.errors import InvalidParam, MallocFailed, NoResources
 from memfabric_hybrid.machine import memory_limits
 
 log = logs.get(__name__)
+WRITE_SEALS = fcntl.F_SEAL_WRITE | 0x10  # and F_SEAL_FUTURE_WRITE, which Python does not know
 MOST_PER_RANK = 200  # descriptors of one rank travel in one message; the kernel's limit for that is 253
 
 
@@ -99,6 +100,8 @@ def adopt(shm_fd: int, size_bytes: int) -> Segment:
         )
     if fcntl.fcntl(shm_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
         raise InvalidParam(f"shm_fd {shm_fd} is not open for reading and writing")
+    if _seals(shm_fd) & WRITE_SEALS:
+        raise InvalidParam(f"shm_fd {shm_fd} is sealed against writing, and ranks write into it: bring one that is not")
     own = fcntl.fcntl(shm_fd, fcntl.F_DUPFD_CLOEXEC, _native.LOWEST_OWN_FD)
     made = Segment(Tier.DRAM, 0, size_bytes, own, os.fstatvfs(shm_fd).f_bsize)
     try:
@@ -119,10 +122,14 @@ def _sealed(fd: int) -> bool:
     """Whether the file cannot be cut any more; from now on, if it lets itself be sealed."""
     with suppress(OSError):  # one that was not made for it: a file of /dev/shm, or sealed against further seals
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return bool(_seals(fd) & fcntl.F_SEAL_SHRINK)
+
+
+def _seals(fd: int) -> int:
     try:
-        return bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
-    except OSError:
-        return False
+        return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:  # a file that cannot have any
+        return 0
 
 
 def check_room(count: int) -> None:

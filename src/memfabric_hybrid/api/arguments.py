@@ -7,11 +7,16 @@ that the documented C type of the parameter cannot hold.
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections.abc import Iterable
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from memfabric_hybrid.errors import InvalidParam
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
 
 U16_MAX = (1 << 16) - 1
 U32_MAX = (1 << 32) - 1
@@ -79,35 +84,66 @@ def shape(name: str, value: object) -> tuple[int, ...]:
     return tuple(integer(name, side) for side in (value if isinstance(value, Iterable) else (value,)))
 
 
-def extent(name: str, buffer: object, *, written_by: str = "") -> tuple[int, int, object]:
-    """(address, bytes, what keeps it alive) of a contiguous object with the buffer protocol, or of a torch CPU tensor.
+def dtype(name: str, value: DTypeLike) -> np.dtype[Any]:
+    """TypeError for what numpy does not know as one, InvalidParam for one of Python objects."""
+    import numpy as np  # here: importing it takes longer than all of ours
 
-    InvalidParam for one that is not contiguous or empty, or that is read-only (`bytes`, such an array) though somebody
-    will write into it: Python relies on such memory not changing. TypeError for what is no memory at all, or holds
-    Python objects: their addresses mean nothing elsewhere.
+    try:
+        kind = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError):
+        shown = repr(value) if isinstance(value, str) else type(value).__name__
+        raise TypeError(f"{name} must be a numpy dtype, not {shown}") from None
+    if kind.hasobject:
+        raise InvalidParam(f"{name} is {kind}: Python objects mean nothing in another memory; pass one of numbers")
+    return kind
+
+
+def extent(name: str, buffer: object, *, written_by: str = "", any_order: bool = False) -> tuple[int, int, object]:
+    """(address, bytes, what keeps it alive) of an object with the buffer protocol, a numpy array or a torch CPU tensor.
+
+    InvalidParam for one that is not C-contiguous (`any_order`: nor F-contiguous) or empty, or that is read-only
+    (`bytes`, such an array) though somebody will write into it: Python relies on such memory not changing. TypeError
+    for what is no memory at all, or holds Python objects: their addresses mean nothing elsewhere.
     """
     if hasattr(buffer, "data_ptr"):
         return _tensor_extent(name, buffer)
-    import ctypes  # here: most programs pass addresses
-
+    if getattr(getattr(buffer, "dtype", None), "hasobject", False):  # of which some have a buffer, and others none
+        raise TypeError(f"{name} is an array of Python objects, which mean nothing in another memory; pass numbers")
     try:
         view = memoryview(buffer)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be a buffer or a tensor, not {type(buffer).__name__}") from None
-    if getattr(getattr(buffer, "dtype", None), "hasobject", False):
-        raise TypeError(f"{name} is an array of Python objects, which mean nothing in another memory; pass numbers")
-    if not view.c_contiguous or view.nbytes == 0:
-        raise InvalidParam(f"{name} has {view.nbytes} bytes: it must be contiguous and not empty")
-    if view.readonly:
-        if written_by:
-            raise InvalidParam(
-                f"{name} is a {type(buffer).__name__} that is read-only, and {written_by}; pass a writable copy of it "
-                "(a bytearray, array.copy())"
-            )
-        import numpy as np
+    except (ValueError, BufferError) as reason:
+        view = _view_of_dates(name, buffer, str(reason))
+    if view.nbytes == 0:
+        raise InvalidParam(f"{name} has 0 bytes, expected at least 1")
+    if any_order and not view.c_contiguous and view.f_contiguous and hasattr(buffer, "T"):
+        view = memoryview(buffer.T)
+    if not view.c_contiguous:
+        raise InvalidParam(
+            f"{name} is a {type(buffer).__name__} of shape {view.shape} and strides {view.strides}, which is not "
+            "C-contiguous: pass np.ascontiguousarray() of it, or a whole array"
+        )
+    if not view.readonly:
+        import ctypes  # here: most programs pass addresses
 
-        return int(np.frombuffer(view.cast("B"), np.uint8).ctypes.data), view.nbytes, view
-    return ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, view
+        return ctypes.addressof(ctypes.c_char.from_buffer(view)), view.nbytes, view
+    if written_by:
+        raise InvalidParam(
+            f"{name} is a {type(buffer).__name__} that is read-only, and {written_by}; pass a writable copy of it "
+            "(a bytearray, array.copy())"
+        )
+    import numpy as np
+
+    return int(np.frombuffer(view, np.uint8).ctypes.data), view.nbytes, view
+
+
+def _view_of_dates(name: str, buffer: object, reason: str) -> memoryview:
+    """numpy's dates are numbers in memory, though the buffer protocol has no format for them."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(buffer, numpy.ndarray):
+        return memoryview(buffer.view(f"V{buffer.dtype.itemsize}"))
+    raise InvalidParam(f"{name} is a {type(buffer).__name__} whose memory cannot be used: {reason}")
 
 
 def _tensor_extent(name: str, tensor: object) -> tuple[int, int, object]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from memfabric_hybrid.api import arguments
 
 if TYPE_CHECKING:
+    import numpy as np
     from typing_extensions import Self
 
 
@@ -20,6 +22,10 @@ class Config:
 
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
+
+    def _asked(self) -> dict[str, object]:
+        """Every field as it is now."""
+        return dict(self._values)
 
 
 class _Unsigned:
@@ -49,8 +55,13 @@ class U64(_Unsigned):
     LIMIT = arguments.U64_MAX
 
 
+def _is_numpys(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_)
+
+
 class Flag:
-    """A boolean field; takes what `bool()` takes of ints, refuses text and the like."""
+    """A boolean field; takes ints and numpy's booleans, refuses text and the like."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -62,7 +73,7 @@ class Flag:
     def __get__(self, config: Config | None, owner: type | None = None) -> Flag | bool:
         return self if config is None else bool(config._values[self._name])
 
-    def __set__(self, config: Config, value: bool) -> None:
-        if not isinstance(value, int):
+    def __set__(self, config: Config, value: bool | np.bool_) -> None:
+        if not isinstance(value, int) and not _is_numpys(value):
             raise TypeError(f"{self._name} must be a bool, not {type(value).__name__}")
         config._values[self._name] = bool(value)

@@ -102,7 +102,9 @@ class RuntimeSlot(Generic[R]):
 
     def tell_ignored(self, given: dict[str, object], used: dict[str, object]) -> None:
         """For `initialize` while there is one: a word about the arguments that differ and have no effect."""
-        differing = [f"{name}={value} ({used[name]} is used)" for name, value in given.items() if value != used[name]]
+        differing = [
+            f"{name}={value} ({used.get(name)} is used)" for name, value in given.items() if value != used.get(name)
+        ]
         if differing:
             log.warning(
                 "%s is initialised already, so initialize() ignores %s; uninitialize it first",

@@ -6,16 +6,18 @@ Every process initialises with the same store and world size, creates the same o
     from memfabric_hybrid import bm
 
     config = bm.BmConfig()
-    assert bm.initialize("tcp://127.0.0.1:9000", 4, 0, config) == 0    # up to 4 ranks; the first process runs the store
-    pool = bm.create(0, local_dram_size=64 << 20)                      # 64 MiB of DRAM from each rank
-    assert pool.join() == 0
-    target = pool.peer_rank_ptr(1, bm.BmMemType.HOST)                  # where rank 1's memory begins, on every rank
-    assert pool.copy_data(source_address, target, size, bm.BmCopyType.H2G) == 0, mf.get_last_err_msg()
+    mf.check(bm.initialize("tcp://127.0.0.1:9000", 4, 0, config))    # up to 4 ranks; the first process runs the store
+    pool = bm.create(0, local_dram_size=64 << 20)                    # 64 MiB of DRAM from each rank
+    mf.check(pool.join())
+    pool.wait_for([1], timeout=60)                                   # until rank 1 has joined
+    pool.put(b"to rank 1", 1, offset=4096)                           # into its memory, wherever it runs
+    answer = pool.get(1, out=bytearray(100))
     pool.destroy()
     bm.uninitialize()
 
-Functions return 0 or a negative code and never raise for bad values; `mf.get_last_err_msg()` has the sentence.
-`create` and `create2` raise RuntimeError.
+Functions of the documented interface return 0 or a negative code and never raise for bad values; `mf.check` raises it,
+and `mf.get_last_err_msg()` has the sentence. `create`, `create2` and whatever takes whole buffers raise
+`mf.errors.FabricError`, which is a RuntimeError.
 """
 
 from __future__ import annotations
@@ -27,9 +29,8 @@ from memfabric_hybrid.bm import creation, runtime
 from memfabric_hybrid.bm.big_memory import BigMemory
 from memfabric_hybrid.bm.config import BmConfig
 from memfabric_hybrid.bm.enums import BmCopyType, BmGroupEvent, BmMemType
-from memfabric_hybrid.errors import FabricError, resource_failure
-from memfabric_hybrid.machine import signal_handlers
-from memfabric_hybrid.store import parse_url, whereabouts
+from memfabric_hybrid.errors import InvalidParam
+from memfabric_hybrid.store import parse_url, store_users
 from memfabric_hybrid.transports.op_types import BmDataOpType
 from memfabric_hybrid.transports.routes import MAX_TAG, MAX_TAG_OP_INFO
 
@@ -47,6 +48,7 @@ __all__ = [
     "uninitialize",
     "update_store_url",
 ]
+FAILED = "create bm handle failed"
 
 
 def __dir__() -> list[str]:
@@ -97,10 +99,11 @@ def update_store_url(store_url: str) -> None:
     store = runtime.current_node().member.store
     moved_to, moved_from = parse_url(address), store.url
     if moved_from is not None:
-        whereabouts.moved(moved_from, moved_to)
+        store_users.moved(moved_from, moved_to)
     runtime.current().url = moved_to
 
 
+@boundary.raises_saying(FAILED)
 def create(
     id: SupportsIndex,
     local_dram_size: SupportsIndex,
@@ -110,13 +113,21 @@ def create(
 ) -> BigMemory:
     """Creates an object to which this rank contributes the given sizes; every rank passes the same sizes.
 
-    Raises RuntimeError "create bm handle failed: <reason>". See `create2` for more choices.
+    Raises FabricError (a RuntimeError) "create bm handle failed: <reason>". See `create2` for more choices.
     """
-    return create2(
-        id, local_dram_size, local_dram_size, local_hbm_size, local_hbm_size, data_op_type=data_op_type, flags=flags
+    dram, hbm = arguments.u64("local_dram_size", local_dram_size), arguments.u64("local_hbm_size", local_hbm_size)
+    return creation.make(
+        creation.CreateRequest(
+            object_id=arguments.u32("id", id),
+            local=(dram, hbm),
+            maximum=(dram, hbm),
+            op_type=arguments.u32("data_op_type", data_op_type),
+            flags=arguments.u32("flags", flags),
+        )
     )
 
 
+@boundary.raises_saying(FAILED)
 def create2(
     id: SupportsIndex,
     local_dram_size: SupportsIndex,
@@ -145,8 +156,8 @@ def create2(
         tag, tag_op_info: names this rank's kind and the rules between kinds, "tagA:HOST_SHM:tagB,…".
 
     Raises:
-        RuntimeError: "create bm handle failed: <reason>"; the last error has it too.
-        ValueError: `tag` or `tag_op_info` is over-long.
+        FabricError: (a RuntimeError) "create bm handle failed: <reason>"; the last error has the reason too. It is a
+            ValueError as well for a value outside its limits, as an over-long `tag` or `tag_op_info`.
     """
     request = creation.CreateRequest(
         object_id=arguments.u32("id", id),
@@ -160,11 +171,5 @@ def create2(
     )
     for name, value, limit in (("tag", request.tag, MAX_TAG), ("tag_op_info", request.tag_op_info, MAX_TAG_OP_INFO)):
         if len(value) > limit:
-            raise ValueError(f"{name} has {len(value)} characters, the limit is {limit}")
-    try:
-        return creation.make(request)
-    except (FabricError, OSError) as failure:
-        signal_handlers.pass_on(failure)
-        reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        boundary.record("bm.create", reason)
-        raise RuntimeError(f"create bm handle failed: {reason}") from failure
+            raise InvalidParam(f"{name} has {len(value)} characters, the limit is {limit}")
+    return creation.make(request)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.address_space.layout import Tier, round_up
 from memfabric_hybrid.address_space.node import Node
 from memfabric_hybrid.address_space.own_memory import OwnMemory
@@ -24,7 +24,7 @@ from memfabric_hybrid.bm.enums import BmMemType
 from memfabric_hybrid.bm.group_events import GroupEventHandler, GroupEvents
 from memfabric_hybrid.bm.pool_memory import PoolMemory
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, NotExist, NotInit
+from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, NotExist, NotInit, TimedOut
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.store import FAREWELL_S
 from memfabric_hybrid.transports.routes import MAPPED_MEMORY, Route, Rules
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
 
+log = logs.get(__name__)
 _Buffer = TypeVar("_Buffer")
 
 
@@ -114,9 +115,11 @@ class BigMemory(_native.Space):
     def destroy(self) -> None:
         """Leaves, unmaps and frees everything of this object in this process. Again: nothing happens.
 
-        Arrays made by `array()` stay valid until they are garbage.
+        The group-event handler is not called any more; one that runs is waited for, up to a second. Arrays made by
+        `array()` stay valid until they are garbage.
         """
-        self._pool.destroy(Deadline(min(FAREWELL_S, self._operation_timeout_s)))
+        self._end_group_events()
+        self._pool.destroy(self._farewell())
 
     @boundary.returns_code
     def extend_local_mem(self, mem_type: SupportsIndex = BmMemType.HOST, size: SupportsIndex = 0) -> None:
@@ -132,19 +135,32 @@ class BigMemory(_native.Space):
         self._alive().extend(tier, round_up(size_bytes), self._placement, self._deadline())
 
     @boundary.returns(None)
-    def set_group_event_handler(self, handler: GroupEventHandler | None) -> None:
-        """`handler(rank, BmGroupEvent)` runs on a thread of its own when a rank joins, leaves or dies; None stops it.
+    def set_group_event_handler(self, fn: GroupEventHandler | None) -> None:
+        """`fn(rank, BmGroupEvent)` runs on a thread of its own when a rank joins, leaves or dies; None stops it.
 
-        What it raises is logged and goes no further, even `SystemExit`. In worlds of more than MF_FOLLOW_ALL ranks this
-        process is told of all of them from now on, for which the store is asked; should it not answer, the log says so,
-        and until the next call or `join` the handler hears of the ranks that this process has to do with.
+        When this returns, the one before runs no more (should it not have returned after a second, the log says so),
+        unless it is what calls this. What it raises is logged and goes no further, even `SystemExit`. In worlds
+        of more than MF_FOLLOW_ALL ranks this process is told of all of them from now on, for which the store is asked;
+        should it not answer, the log says so, and until the next call or `join` `fn` hears of the ranks that
+        this process has to do with.
         """
-        if handler is not None:
-            arguments.function("handler", handler)
-        self._group_events.handler = handler
-        if handler is not None and not self._pool.follows_all:
+        if fn is not None:
+            arguments.function("fn", fn)
+        self._change_group_event_handler(fn)
+
+    def _change_group_event_handler(self, fn: GroupEventHandler | None) -> None:
+        """The same; raises the failures."""
+        self._group_events.change_handler(fn, self._farewell())
+        if fn is not None and not self._pool.follows_all:
             self._alive().follow_all(self._deadline())
 
+    def _end_group_events(self) -> None:
+        try:
+            self._group_events.change_handler(None, self._farewell())
+        except TimedOut as blocked:
+            log.warning("%s", blocked)
+
+    @boundary.raises
     def route(self, rank: SupportsIndex) -> Route:
         """Which way copies to and from that rank go ("mapped", "tcp", "ucx" or "none"), and why that one.
 
@@ -158,6 +174,7 @@ class BigMemory(_native.Space):
         return pool.route(number)
 
     @property
+    @boundary.raises
     def ranks(self) -> list[int]:
         """The ranks that take part now and can be reached, this one as well; none before `join`.
 
@@ -168,6 +185,7 @@ class BigMemory(_native.Space):
             pool.follow_all(self._deadline())
         return pool.group.view()[1]
 
+    @boundary.raises
     def wait_for(self, ranks: Iterable[SupportsIndex] | None = None, timeout: float | None = None) -> None:
         """Returns when all of these ranks (None: every rank of the world) take part and can be reached.
 
@@ -186,23 +204,31 @@ class BigMemory(_native.Space):
     def put(
         self, source: object, rank: SupportsIndex, offset: SupportsIndex = 0, mem_type: SupportsIndex = BmMemType.HOST
     ) -> None:
-        """Copies a buffer (contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
+        """Copies a buffer (C-contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
 
         The rank may be on any host; the bytes are in its memory when this returns. Raises ValueError for what does not
         fit there or is no such buffer, errors.NotConnected for a rank that has not joined or is gone, and other
         FabricErrors as `copy_data` has codes.
         """
-        owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
-        self._alive()
-        self._memory.put(source, owner, tier, start)
+        try:
+            owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
+            self._alive()
+            self._memory.put(source, owner, tier, start)
+        except Exception as failure:
+            boundary.report("BigMemory.put", failure)
+            raise
 
     def get(
         self, rank: SupportsIndex, offset: SupportsIndex = 0, mem_type: SupportsIndex = BmMemType.HOST, *, out: _Buffer
     ) -> _Buffer:
         """Fills a writable buffer from `offset` bytes in that rank's memory, and returns it; otherwise as `put`."""
-        owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
-        self._alive()
-        self._memory.get(owner, tier, start, out)
+        try:
+            owner, start, tier = arguments.u32("rank", rank), arguments.u64("offset", offset), _tier(mem_type)
+            self._alive()
+            self._memory.get(owner, tier, start, out)
+        except Exception as failure:
+            boundary.report("BigMemory.get", failure)
+            raise
         return out
 
     # ---- addresses -------------------------------------------------------------------------------------------------
@@ -232,6 +258,7 @@ class BigMemory(_native.Space):
             raise InvalidParam(f"{address:#x} is not in memory that bm object {self._id} has mapped in this process")
         return address
 
+    @boundary.raises
     def array(
         self,
         rank: SupportsIndex,
@@ -287,6 +314,9 @@ class BigMemory(_native.Space):
         if self._pool.destroyed:
             raise InvalidParam(f"bm object {self._id} is destroyed: the handle is closed")
         return self._pool
+
+    def _farewell(self) -> Deadline:
+        return Deadline(min(FAREWELL_S, self._operation_timeout_s))
 
     def _deadline(self) -> Deadline:
         return Deadline(self._operation_timeout_s)

@@ -72,7 +72,12 @@ class BmConfig(Config):
         """
         self._nic = arguments.text("nic", nic)
 
-    def validate(self, world_size: int) -> None:
+    def _asked(self) -> dict[str, object]:
+        """What decides something: a rank that the store gives is nobody's wish."""
+        asked = super()._asked() | {"nic": self._nic}
+        return {name: value for name, value in asked.items() if name != "rank_id" or not self.auto_ranking}
+
+    def _validate(self, world_size: int) -> None:
         """InvalidParam for the first value outside its limits."""
         for name in ("init_timeout", "create_timeout", "operation_timeout"):
             if getattr(self, name) == 0:

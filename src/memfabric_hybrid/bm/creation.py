@@ -27,7 +27,7 @@ NO_FD = -1
 NUMA_NODE = 0x7F
 NUMA_GIVEN = 1 << 7
 CREATE_WITH_SHM = 1 << 8
-DRAM_MAP_HOST_VA = 1 << 9  # always so here: host memory is addressable at its global address
+# Bit 9, DRAM_MAP_HOST_VA, asks for what is always so: host memory is addressable at its global address.
 DRAM_BEST_EFFORT = 1 << 10  # a NUMA node becomes a preference
 
 
@@ -39,9 +39,9 @@ class CreateRequest(msgspec.Struct, frozen=True):
     maximum: tuple[int, int]
     op_type: int
     flags: int
-    shm_fd: int
-    tag: str
-    tag_op_info: str
+    shm_fd: int = NO_FD
+    tag: str = ""
+    tag_op_info: str = ""
 
 
 def make(request: CreateRequest) -> BigMemory:

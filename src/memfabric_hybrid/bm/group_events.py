@@ -8,6 +8,7 @@ from typing import Any
 from memfabric_hybrid.address_space.pool_owner import PoolOwner
 from memfabric_hybrid.address_space.pool_spec import PoolSpec
 from memfabric_hybrid.bm.enums import BmGroupEvent
+from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.machine import callbacks
 from memfabric_hybrid.membership.roster import Joined, Left
 from memfabric_hybrid.transports.routes import Route, Rules, route_between
@@ -18,7 +19,8 @@ GroupEventHandler = Callable[[int, BmGroupEvent], Any]
 
 class GroupEvents(PoolOwner):
     def __init__(self, spec: PoolSpec, rules: Rules, own_ucx: UcxEnd) -> None:
-        self.handler: GroupEventHandler | None = None
+        self.handler = callbacks.Revocable[[int, BmGroupEvent]]()
+        self.handler_name = f"the group-event handler of {spec.title}"
         self._spec = spec
         self._rules = rules
         self._own_ucx = own_ucx
@@ -31,7 +33,10 @@ class GroupEvents(PoolOwner):
         )
 
     def group_changed(self, change: Joined | Left) -> None:
-        handler = self.handler
-        if handler is not None:
-            event = BmGroupEvent.JOIN_EVENT if isinstance(change, Joined) else BmGroupEvent.LEAVE_EVENT
-            callbacks.run(f"the group-event handler of {self._spec.title}", handler, change.rank, event)
+        event = BmGroupEvent.JOIN_EVENT if isinstance(change, Joined) else BmGroupEvent.LEAVE_EVENT
+        self.handler.run(self.handler_name, change.rank, event)
+
+    def change_handler(self, handler: GroupEventHandler | None, deadline: Deadline) -> None:
+        """When it returns, the one before runs no more, except where this was called. TimedOut: it still does."""
+        self.handler.set(handler)
+        self.handler.settle(self.handler_name, deadline)

@@ -35,7 +35,7 @@ class PoolMemory:
 
     def check_rank(self, rank: int) -> None:
         if rank >= self._layout.capacity:
-            raise InvalidParam(f"rank {rank} is outside 0..{self._layout.capacity - 1} (world size - 1)")
+            raise InvalidParam(f"{self._title}: rank {rank} is outside 0..{self._layout.capacity - 1} (world size - 1)")
 
     def start(self, rank: int, tier: Tier) -> int:
         """The address at which that rank's memory begins, joined or not."""
@@ -48,11 +48,9 @@ class PoolMemory:
         self, rank: int, tier: Tier, offset: int, extent: tuple[int, ...], dtype: DTypeLike
     ) -> np.ndarray[Any, np.dtype[Any]]:
         """On that rank's memory itself."""
-        import numpy as np  # here: importing it takes longer than all of ours
-
-        kind = np.dtype(dtype)
-        if kind.hasobject or any(side < 0 for side in extent):
-            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a pool")
+        kind = arguments.dtype("dtype", dtype)
+        if any(side < 0 for side in extent):
+            raise InvalidParam(f"shape is {extent}, expected sides of 0 or more")
         size_bytes = math.prod(extent) * kind.itemsize
         self._check_place(rank, tier, offset, size_bytes)
         return self._space._view(rank, int(tier), offset, size_bytes).view(kind).reshape(extent)
@@ -84,5 +82,6 @@ class PoolMemory:
                 return
             if self._space._allocated(rank, int(tier)) == allocated:  # otherwise it came, or grew, meanwhile
                 raise InvalidParam(
-                    f"offset {offset} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} of rank {rank}"
+                    f"{self._title}: offset {offset} + {size_bytes} bytes is beyond the {allocated} bytes {tier.name} "
+                    f"of rank {rank}"
                 )

@@ -25,6 +25,7 @@ class Runtime(msgspec.Struct):
     world_size: int
     config: BmConfig
     node: Node | None
+    asked: dict[str, object]  # what `config` was at initialize
     creating: threading.Lock = msgspec.field(default_factory=threading.Lock)  # one create at a time
 
     def end(self, farewell: Deadline) -> None:
@@ -49,19 +50,21 @@ def start(store_url: str, world_size: int, config: BmConfig) -> None:
     """Again while initialised: nothing happens, and the log says so if something else was asked for."""
     used = _slot.start(lambda interruption: _make(store_url, world_size, config, interruption))
     if used is not None:
-        given: dict[str, object] = {"store_url": store_url, "world_size": world_size}
-        _slot.tell_ignored(given, {"store_url": str(used.url), "world_size": used.world_size})
+        _slot.tell_ignored(
+            {"store_url": store_url, "world_size": world_size, **config._asked()},
+            {"store_url": str(used.url), "world_size": used.world_size, **used.asked},
+        )
 
 
 def _make(store_url: str, world_size: int, config: BmConfig, interruption: Interruption) -> Runtime:
     if not 1 <= world_size <= _native.MAX_RANKS:
         raise InvalidParam(f"world_size is {world_size}, expected 1..{_native.MAX_RANKS}")
-    config.validate(world_size)
+    config._validate(world_size)
     _native.set_copy_threads(settings.copy_threads())
     url = parse_url(store_url)
     if config.start_store_only:
         hosting.host(url, "bm")
-        return Runtime(url, world_size, config, None)
+        return Runtime(url, world_size, config, None, config._asked())
     entry = Entry(
         url,
         kind="bm",
@@ -70,7 +73,8 @@ def _make(store_url: str, world_size: int, config: BmConfig, interruption: Inter
         hosts_store=config.start_store and (config.auto_ranking or config.rank_id == 0),
         takes_over=config.start_store and config.auto_ranking,
     )
-    return Runtime(url, world_size, config, Node(entry, Deadline(config.init_timeout), interruption, config._nic))
+    node = Node(entry, Deadline(config.init_timeout), interruption, config._nic)
+    return Runtime(url, world_size, config, node, config._asked())
 
 
 def current_node() -> Node:

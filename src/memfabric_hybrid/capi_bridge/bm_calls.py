@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from memfabric_hybrid import bm
 from memfabric_hybrid.bm import runtime
 from memfabric_hybrid.capi_bridge import c_functions, tls
-from memfabric_hybrid.capi_bridge.answers import Answer, c_call, code_behind, refused
+from memfabric_hybrid.capi_bridge.answers import Answer, c_call, refused
 from memfabric_hybrid.capi_bridge.objects import Objects
-from memfabric_hybrid.errors import InvalidParam
+from memfabric_hybrid.errors import FabricError, InvalidParam
 
 _pools = Objects[bm.BigMemory]("bm object")
 
@@ -73,8 +73,9 @@ def bm_init(
 
 @c_call
 def bm_uninit(flags: int) -> Answer:
+    for pool in _pools.take_all():
+        pool._end_group_events()  # the program may free what they work with
     bm.uninitialize(flags)
-    _pools.take_all()
     return 0
 
 
@@ -108,10 +109,8 @@ def bm_create(
             object_id, local_dram, max_dram, local_hbm, max_hbm, op_type, bool(wide_addresses), flags, shm_fd, tag,
             rules,
         )  # fmt: skip
-    except RuntimeError as failure:
-        return code_behind(failure)
-    except ValueError as overlong:
-        raise InvalidParam(str(overlong)) from overlong
+    except FabricError as failure:  # reported by the call
+        return int(failure.code)
     _pools.add(handle, pool)
     return 0, pool
 
@@ -141,7 +140,8 @@ def bm_extend_local_mem(handle: int, mem_type: int, size: int) -> Answer:
 @c_call
 def bm_set_group_event_handler(handle: int, address: int, context: int) -> Answer:
     pool = _pool(handle)
-    pool.set_group_event_handler(c_functions.group_event_handler(address, handle, context) if address else None)
+    handler = c_functions.group_event_handler(address, handle, context) if address else None
+    pool._change_group_event_handler(handler)
     return 0
 
 

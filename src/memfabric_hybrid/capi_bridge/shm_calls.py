@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memfabric_hybrid import shm
 from memfabric_hybrid.capi_bridge import c_functions
-from memfabric_hybrid.capi_bridge.answers import Answer, c_call, code_behind, refused
+from memfabric_hybrid.capi_bridge.answers import Answer, c_call, refused, utf8
 from memfabric_hybrid.capi_bridge.objects import Objects
-from memfabric_hybrid.errors import NotExist
+from memfabric_hybrid.errors import FabricError, NotExist
 from memfabric_hybrid.shm import runtime
 
 _heaps = Objects[shm.ShareMemory]("shm object")
@@ -68,8 +68,8 @@ def shm_create(
 ) -> Answer:
     try:
         heap = shm.create(object_id, rank_size, rank, symmetric_size, op_type, flags)
-    except RuntimeError as failure:
-        return code_behind(failure)
+    except FabricError as failure:  # reported by the call
+        return int(failure.code)
     _heaps.add(handle, heap)
     return 0, heap, heap.gva
 
@@ -111,15 +111,16 @@ def shm_topology_can_reach(handle: int, remote_rank: int) -> Answer:
 
 @c_call
 def shm_subgroup_barrier(handle: int, key: str, rank_size: int, rank: int) -> Answer:
-    return _heap(handle).subgroup_barrier(key, rank_size, rank)
+    return _heap(handle).subgroup_barrier(utf8("key", key), rank_size, rank)
 
 
 @c_call
 def shm_subgroup_allgather(handle: int, key: str, rank_size: int, rank: int, data: bytes) -> Answer:
+    utf8("key", key)
     try:
         return 0, _heap(handle).subgroup_all_gather(key, rank_size, rank, data)
-    except RuntimeError as failure:
-        return code_behind(failure)
+    except FabricError as failure:  # reported by the call
+        return int(failure.code)
 
 
 @c_call

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.api import arguments
 from memfabric_hybrid.capi_bridge import c_functions, tls
-from memfabric_hybrid.capi_bridge.answers import Answer, c_call, refused
+from memfabric_hybrid.capi_bridge.answers import Answer, c_call, refused, utf8
 from memfabric_hybrid.capi_bridge.objects import Objects
-from memfabric_hybrid.errors import InvalidParam, NotInit
+from memfabric_hybrid.errors import InvalidParam, NotInit, TimedOut
 from memfabric_hybrid.machine import forks
 from memfabric_hybrid.transfer import TransferEngine
 from memfabric_hybrid.transports.op_types import TransDataOpType
 
+log = logs.get(__name__)
 SENDER, BOTH = 1, 3  # roles are 0..BOTH
 _engines = Objects[TransferEngine]("transfer engine")
 _is_initialised = False
@@ -35,6 +37,15 @@ def _check_initialised() -> None:
 def _engine(handle: int) -> TransferEngine:
     _check_initialised()
     return _engines.get(handle)
+
+
+def _end(engine: TransferEngine) -> None:
+    """Without another call of its callback: the program may free what that works with."""
+    try:
+        engine.set_peer_down_callback(None)
+    except TimedOut as blocked:
+        log.warning("%s", blocked)
+    engine.destroy()
 
 
 def _check_config(role: int, init_timeout: int) -> None:
@@ -67,9 +78,9 @@ def trans_init(role: int, init_timeout: int) -> Answer:
 def trans_uninit(flags: int) -> Answer:
     global _is_initialised
     forks.notice()
+    _is_initialised = False  # first: a create that comes too late to be in the table sees this
     for engine in _engines.take_all():
-        engine.destroy()
-    _is_initialised = False
+        _end(engine)
     return 0
 
 
@@ -90,12 +101,17 @@ def trans_create(
     tls.use_for_data(data_tls)
     if op_type < 0:
         raise InvalidParam(f"dataOpType is {op_type}, expected bits of smem_bm_data_op_type")
+    utf8("uniqueId", unique_id)
     engine = TransferEngine()
     # C programs start stores themselves: the role is never the one that does.
     code = engine.initialize(store_url, unique_id, "Prefill", device_id, op_type, store_server_role="Decode", nic=nic)
     if code != 0:
         return code
     _engines.add(handle, engine)
+    if not _is_initialised:  # meanwhile, by a thread that did not see this engine
+        _engines.remove(handle)
+        engine.destroy()
+        raise NotInit("Transfer was uninitialised while smem_trans_create() opened an engine")
     return 0, engine
 
 
@@ -103,7 +119,7 @@ def trans_create(
 def trans_destroy(handle: int, flags: int) -> Answer:
     engine = _engine(handle)
     _engines.remove(handle)
-    engine.destroy()
+    _end(engine)
     return 0
 
 

@@ -28,6 +28,7 @@ from memfabric_hybrid.store.server.listeners import AddressTaken
 
 log = logs.get(__name__)
 RANKS_KEY = "{kind}/ranks"  # the group in the store whose ranks the members of a kind claim
+PRESENCE_KEY = "{kind}/members/here/{rank}"  # says that whoever claimed the rank has come in, see `_claim`
 SECRET_BYTES = 16
 SOME_RANKS = 16  # more than are needed: processes of this host that the store does not hear may hold some
 LOOKS_AT_HOLDER, LOOK_S = 5, 0.05  # whether the socket that has the store's address serves anybody; a rank's is free
@@ -216,7 +217,11 @@ def _claim(entry: Entry, store: Store, cluster: str, instance: int, deadline: De
             break
         rank, listener = bound
         try:
-            return store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline), listener
+            store.claim_rank(group, entry.capacity, fact, wanted=rank, deadline=deadline)
+            _native._pause_point("member.claim.claimed")
+            presence = PRESENCE_KEY.format(kind=entry.kind, rank=rank)
+            store.set(presence, b"", deadline=deadline, ephemeral=True)  # until then the rank may be given to others
+            return rank, listener
         except BaseException as refusal:
             listener.close()
             is_taken = isinstance(refusal, Duplicated)

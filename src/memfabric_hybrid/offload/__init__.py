@@ -2,15 +2,16 @@
 
 A process initialises it once, and takes memory from it:
 
+    import memfabric_hybrid as mf
     import torch
     from memfabric_hybrid import offload
 
     config = offload.OffloadConfig()
     config.reserve_size = config.alloc_size = 64 << 20
-    assert offload.initialize(config) == 0
+    mf.check(offload.initialize(config))
     cache = offload.empty([1024, 576], dtype=torch.bfloat16)       # a tensor on this memory
     block = offload.malloc(4 << 20)                                # or its address
-    offload.free(block)
+    mf.check(offload.free(block))
     del cache
     offload.uninitialize()
 
@@ -18,8 +19,9 @@ With `config.scene = offload.Scene.SHARED`, `world_size`, `rank_id` and `store_u
 others' memory at the same addresses. It is mapped memory for transfers: peers of a `TransferEngine` that registers it
 copy from and to it directly.
 
-Functions return 0 or a negative code and never raise for bad values; `mf.get_last_err_msg()` has the sentence. `malloc`
-and `get_dva` return 0 when they fail; `empty` raises RuntimeError.
+Functions return 0 or a negative code and never raise for bad values; `mf.check` raises it, and `mf.get_last_err_msg()`
+has the sentence. `malloc` and `get_dva` return 0 when they fail; `empty` raises `mf.errors.FabricError`, which is a
+RuntimeError.
 """
 
 from __future__ import annotations
@@ -28,8 +30,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from memfabric_hybrid import _native
 from memfabric_hybrid.api import arguments, boundary
-from memfabric_hybrid.errors import FabricError, NoResources, failure_of, resource_failure
-from memfabric_hybrid.machine import signal_handlers
+from memfabric_hybrid.errors import NoResources, failure_of
 from memfabric_hybrid.offload import copy_list, plan, runtime, tensors
 from memfabric_hybrid.offload.config import OFFLOAD_FLAG_GIANT_PAGE, OffloadConfig
 from memfabric_hybrid.offload.copy_list import Numbers
@@ -129,6 +130,7 @@ def get_dva(ptr: SupportsIndex) -> int:
     return address
 
 
+@boundary.raises_saying("offload.empty failed")
 def empty(sizes: Sizes, dtype: torch.dtype | None = None, pin_memory: bool = False) -> torch.Tensor:
     """A tensor of these sizes on this memory, which is free again when the tensor and its views are gone.
 
@@ -137,7 +139,8 @@ def empty(sizes: Sizes, dtype: torch.dtype | None = None, pin_memory: bool = Fal
         dtype: torch.bfloat16 unless given.
         pin_memory: accepted; no device has to be told of this memory.
 
-    Raises RuntimeError "offload.empty failed: <reason>"; the last error has it too. ImportError without torch.
+    Raises FabricError (a RuntimeError) "offload.empty failed: <reason>"; the last error has the reason too. ImportError
+    without torch.
     """
     try:
         import torch  # here: programs that have none need none
@@ -146,13 +149,7 @@ def empty(sizes: Sizes, dtype: torch.dtype | None = None, pin_memory: bool = Fal
     kind = torch.bfloat16 if dtype is None else dtype
     if not isinstance(kind, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, not {type(kind).__name__}")
-    try:
-        return tensors.empty(runtime.current().memory, sizes, kind)
-    except (FabricError, OSError) as failure:
-        signal_handlers.pass_on(failure)
-        reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        boundary.record("offload.empty", reason)
-        raise RuntimeError(f"offload.empty failed: {reason}") from failure
+    return tensors.empty(runtime.current().memory, sizes, kind)
 
 
 @boundary.returns_code

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Numbers: TypeAlias = object  # an address, or whatever has integers
-LOWEST_ADDRESS = 1 << 16  # below: NULL, and NULL with a field offset
-MOST_PIECES = 1 << 20  # of one batch
 LEAST_WIDTH_BYTES = 4  # packed numbers in `bytes` are no numbers of 8 bits
 
 
@@ -34,8 +32,8 @@ class CopyList(NamedTuple):
 def read(sources: Numbers, targets: Numbers, lengths: Numbers, count: Numbers) -> CopyList:
     """InvalidParam names what cannot be read, or the first number that is none of memory."""
     pieces = int(_numbers("size_ptr", count, 1)[0])
-    if pieces > MOST_PIECES:
-        raise InvalidParam(f"size_ptr says {pieces} pieces, expected 0..{MOST_PIECES}")
+    if pieces > _native.MAX_BATCH_PIECES:
+        raise InvalidParam(f"size_ptr says {pieces} pieces, expected 0..{_native.MAX_BATCH_PIECES}")
     listed = [
         _numbers(name, given, pieces)
         for name, given in (("src_ptrs", sources), ("dst_ptrs", targets), ("len_ptrs", lengths))
@@ -86,6 +84,6 @@ def _at_address(name: str, address: int, count: int) -> ctypes.Array[ctypes.c_ui
     numbers = ctypes.c_uint64 * count
     if count == 0:
         return numbers()
-    if address < LOWEST_ADDRESS or address + ctypes.sizeof(numbers) > _native.ADDRESS_LIMIT:
+    if address < _native.LOWEST_ADDRESS or address + ctypes.sizeof(numbers) > _native.ADDRESS_LIMIT:
         raise InvalidParam(f"{name} is {address:#x}, where no {count} numbers can be: pass the address of an array")
     return numbers.from_address(address)

@@ -64,6 +64,8 @@ def _shown(plan: Plan) -> dict[str, object]:
         "world_size": None if group is None else group.world_size,
         "rank_id": None if group is None else group.rank,
         "store_url": None if group is None else str(group.url),
+        "local_world_size": None if group is None else group.local_world_size,
+        "init_timeout": None if group is None else group.timeout_s,
     }
 
 

@@ -21,7 +21,7 @@ from memfabric_hybrid.address_space.segments import Placement
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotInit
 from memfabric_hybrid.machine.interruption import Interruption
-from memfabric_hybrid.membership.departures import GONE, Departures
+from memfabric_hybrid.membership.create_monitor import GONE, CreateMonitor
 from memfabric_hybrid.membership.member import RANKS_KEY, Entry
 from memfabric_hybrid.offload.plan import TITLE, Group, Plan
 from memfabric_hybrid.store import FAREWELL_S
@@ -52,7 +52,9 @@ class SharedSlot:
             with interruption.ends_by(self._node.member.store.give_up):
                 self.space, self._pool = _made(plan, group, self._node, deadline)
                 others = self._pool.group
-                missed = Departures(self._node.member, group.world_size, lambda rank: others.miss(rank, GONE), deadline)
+                missed = CreateMonitor(
+                    self._node.member, group.world_size, lambda rank: others.miss(rank, GONE), deadline
+                )
                 with missed, interruption.ends_by(lambda: others.call_off(NotInit(CALLED_OFF))):
                     self._pool.join(deadline)
                     _native._pause_point("offload.initialize.joined")

@@ -2,21 +2,23 @@
 
 All ranks initialise with the same store and world size, each with its own rank, and create the object together:
 
+    import memfabric_hybrid as mf
     import numpy as np
     from memfabric_hybrid import shm
 
-    assert shm.initialize("tcp://127.0.0.1:9000", 2, rank, 0, shm.ShmConfig()) == 0    # rank 0 runs the store
-    heap = shm.create(0, rank_size=2, rank_id=rank, local_mem_size=64 << 20)           # returns when both are there
+    mf.check(shm.initialize("tcp://127.0.0.1:9000", 2, rank, 0, shm.ShmConfig()))    # rank 0 runs the store
+    heap = shm.create(0, rank_size=2, rank_id=rank, local_mem_size=64 << 20)         # returns when both are there
     mine, other = (heap.array(r, 1024, np.float32) for r in (rank, 1 - rank))
-    other[:] = rank                                                                    # straight into the other's
-    assert heap.barrier() == 0
+    other[:] = rank                                                                  # straight into the other's
+    mf.check(heap.barrier())
     assert (mine == 1 - rank).all()
-    heap.barrier()
+    mf.check(heap.barrier())
     heap.destroy()
     shm.uninitialize()
 
-Functions return 0 or a negative code and never raise for bad values; `mf.get_last_err_msg()` has the sentence.
-`create` and `all_gather` raise RuntimeError. Kernels: `memfabric_hybrid.device`.
+Functions of the documented interface return 0 or a negative code and never raise for bad values; `mf.check` raises it,
+and `mf.get_last_err_msg()` has the sentence. `create`, `all_gather`, `array`, `put` and `get` raise
+`mf.errors.FabricError`, which is a RuntimeError. Kernels: `memfabric_hybrid.device`.
 """
 
 from __future__ import annotations
@@ -24,8 +26,6 @@ from __future__ import annotations
 from typing import SupportsIndex
 
 from memfabric_hybrid.api import arguments, boundary
-from memfabric_hybrid.errors import FabricError, resource_failure
-from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.shm import creation, runtime
 from memfabric_hybrid.shm.config import ShmConfig
 from memfabric_hybrid.shm.share_memory import ShareMemory
@@ -72,6 +72,7 @@ def uninitialize(flags: SupportsIndex = 0) -> None:
     runtime.stop()
 
 
+@boundary.raises_saying("create shm failed")
 def create(
     id: SupportsIndex,
     rank_size: SupportsIndex,
@@ -90,8 +91,9 @@ def create(
         data_op_type: `ShmDataOpType` bits; MTE and SDMA are the same here.
         flags: reserved.
 
-    Raises RuntimeError "create shm failed: <reason>"; the last error has it too. After `config.create_timeout` seconds
-    the reason names the ranks that did not come; a rank that came and died is named at once.
+    Raises FabricError (a RuntimeError) "create shm failed: <reason>"; the last error has the reason too. After
+    `config.create_timeout` seconds the reason names the ranks that did not come; a rank that came and died is named at
+    once.
     """
     request = creation.CreateRequest(
         object_id=arguments.u32("id", id),
@@ -101,10 +103,4 @@ def create(
         op_type=arguments.u32("data_op_type", data_op_type),
     )
     arguments.u32("flags", flags)
-    try:
-        return creation.make(request)
-    except (FabricError, OSError) as failure:
-        signal_handlers.pass_on(failure)
-        reason = resource_failure("the system refuses it", failure) if isinstance(failure, OSError) else failure
-        boundary.record("shm.create", reason)
-        raise RuntimeError(f"create shm failed: {reason}") from failure
+    return creation.make(request)

@@ -44,7 +44,7 @@ class ShmConfig(Config):
         self.start_store = start_store
         self.flags = flags
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """InvalidParam for the first value outside its limits."""
         for name in ("init_timeout", "create_timeout", "operation_timeout"):
             if getattr(self, name) == 0:

@@ -29,7 +29,7 @@ from memfabric_hybrid.errors import (
     NotInit,
 )
 from memfabric_hybrid.machine import signal_handlers
-from memfabric_hybrid.membership.departures import GONE, Departures
+from memfabric_hybrid.membership.create_monitor import GONE, CreateMonitor
 from memfabric_hybrid.shm import runtime
 from memfabric_hybrid.shm.control_pages import ControlPages
 from memfabric_hybrid.shm.failed_ranks import FailedRanks
@@ -101,9 +101,12 @@ def _create(request: CreateRequest, layout: Layout, current: runtime.Runtime) ->
         pool, space = _open_pool(request, layout, current, pages, events, ucx, deadline)
         undo.push(lambda kind, error, trace: pool.destroy(Deadline(FAREWELL_S), str(error)))
         try:
-            with Departures(current.node.member, request.rank_size, lambda rank: pool.group.miss(rank, GONE), deadline):
+            with CreateMonitor(
+                current.node.member, request.rank_size, lambda rank: pool.group.miss(rank, GONE), deadline
+            ):
                 pool.join(deadline)
                 pool.group.wait_for_all(deadline)
+            _native._pause_point("shm.create.all_are_here")
             if routes.is_rdma_demanded(op_type):
                 pool.seek((), deadline)  # ranks of this host are reached as the store shows them
             hosts, lives = pool.group.hosts(), pool.group.stamps()

@@ -38,11 +38,9 @@ class HeapMemory:
         self, rank: int, extent: tuple[int, ...], dtype: DTypeLike, offset: int
     ) -> np.ndarray[Any, np.dtype[Any]]:
         """On that rank's memory itself."""
-        import numpy as np  # here: importing it takes longer than all of ours
-
-        kind = np.dtype(dtype)
-        if kind.hasobject or any(side < 0 for side in extent):
-            raise InvalidParam(f"no array of shape {extent} and dtype {kind} can lie in a symmetric heap")
+        kind = arguments.dtype("dtype", dtype)
+        if any(side < 0 for side in extent):
+            raise InvalidParam(f"shape is {extent}, expected sides of 0 or more")
         size_bytes = math.prod(extent) * kind.itemsize
         self._check_place(rank, offset, size_bytes)
         way = self.reach(rank)
@@ -54,13 +52,13 @@ class HeapMemory:
             raise NotConnected(f"rank {rank} of {self._title} is gone")
         return self._space._view(rank, int(Tier.DRAM), offset, size_bytes).view(kind).reshape(extent)
 
-    def put(self, rank: int, offset: int, source: object) -> None:
+    def put(self, source: object, rank: int, offset: int) -> None:
         address, size_bytes, kept = arguments.extent("source", source)
         self._space._copy(address, self._place(rank, offset, size_bytes), size_bytes)
         del kept  # alive until here
 
-    def get(self, target: object, rank: int, offset: int) -> None:
-        address, size_bytes, kept = arguments.extent("target", target, written_by="get() writes into it")
+    def get(self, rank: int, offset: int, out: object) -> None:
+        address, size_bytes, kept = arguments.extent("out", out, written_by="get() writes into it")
         self._space._copy(self._place(rank, offset, size_bytes), address, size_bytes)
         del kept  # alive until here
 
@@ -70,8 +68,9 @@ class HeapMemory:
 
     def _check_place(self, rank: int, offset: int, size_bytes: int) -> None:
         if rank >= self._rank_size:
-            raise InvalidParam(f"rank is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
+            raise InvalidParam(f"{self._title}: rank is {rank}, expected 0..{self._rank_size - 1} (rank_size - 1)")
         if offset + size_bytes > self._symmetric_size:
             raise InvalidParam(
-                f"offset {offset} + {size_bytes} bytes is beyond the {self._symmetric_size} bytes of each rank"
+                f"{self._title}: offset {offset} + {size_bytes} bytes is beyond the {self._symmetric_size} bytes of "
+                "each rank"
             )

@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memfabric_hybrid import _native
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
 from memfabric_hybrid.membership.roster import Stamp
-from memfabric_hybrid.shm.store_meeting import CheckFailedRanks, StoreMeeting
+from memfabric_hybrid.shm.rendezvous_series import CheckFailedRanks, RendezvousSeries
 from memfabric_hybrid.store import Store
+from memfabric_hybrid.waiting_log import WaitingLog
+
+log = logs.get(__name__)
 
 PIECE_BYTES = _native.MAX_GATHER_BYTES - 4096  # the rest is for the words around the data
 
@@ -53,7 +56,7 @@ class InterHostExchange:
         self.group = group_name(object_name, stamps)
         self._hosts = hosts
         self._check = check
-        self._meeting = StoreMeeting(store, self.group, own_host, len(hosts))
+        self._series = RendezvousSeries(store, self.group, own_host, len(hosts))
         self._over: str | None = None
 
     def exchange(self, size_bytes: int, complaint: str, ours: bytes, timeout_s: float) -> bytes:
@@ -77,14 +80,20 @@ class InterHostExchange:
         return self._in_order_of_rank(size_bytes, collected)
 
     def _gather(self, data: bytes, deadline: Deadline) -> list[bytes]:
+        waiting = WaitingLog(log, deadline.timeout_s)
+        named = "; ".join(f"host {number} has ranks {list(ranks)}" for number, ranks in enumerate(self._hosts))
+
+        def check() -> None:
+            self._check()
+            waiting.tell(f"not all hosts have come ({named})")
+
         try:
-            return self._meeting.meet(data, deadline, self._check)
+            return self._series.next(data, deadline, check)
         except TimedOut as failure:
-            named = "; ".join(f"host {number} has ranks {list(ranks)}" for number, ranks in enumerate(self._hosts))
             raise TimedOut(f"hosts did not arrive, counted as ranks here: {failure} ({named})") from failure
 
     def close(self) -> None:
-        self._meeting.close()
+        self._series.close()
 
     def _compare(self, parts: Sequence[Contribution]) -> None:
         for part in parts:

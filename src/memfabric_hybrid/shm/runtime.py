@@ -29,6 +29,7 @@ class Runtime(msgspec.Struct):
     world_size: int
     config: ShmConfig
     node: Node
+    asked: dict[str, object]  # what `config` was at initialize
     objects: dict[int, ShareMemory | None] = msgspec.field(default_factory=dict)
     lock: threading.Lock = msgspec.field(default_factory=threading.Lock)  # guards `objects`
 
@@ -82,8 +83,8 @@ def start(store_url: str, world_size: int, rank: int, config: ShmConfig) -> None
     if used is not None:
         member = used.node.member
         _slot.tell_ignored(
-            {"store_url": store_url, "world_size": world_size, "rank_id": rank},
-            {"store_url": str(member.store.url), "world_size": used.world_size, "rank_id": member.rank},
+            {"store_url": store_url, "world_size": world_size, "rank_id": rank, **config._asked()},
+            {"store_url": str(member.store.url), "world_size": used.world_size, "rank_id": member.rank, **used.asked},
         )
 
 
@@ -92,7 +93,7 @@ def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interru
         raise InvalidParam(f"world_size is {world_size}, expected 1..{_native.MAX_RANKS}")
     if rank >= world_size:
         raise InvalidParam(f"rank_id is {rank}, expected 0..{world_size - 1} (world_size - 1)")
-    config.validate()
+    config._validate()
     entry = Entry(
         parse_url(store_url),
         kind="shm",
@@ -101,7 +102,7 @@ def _make(store_url: str, world_size: int, rank: int, config: ShmConfig, interru
         hosts_store=config.start_store and rank == 0,
         takes_over=False,
     )
-    return Runtime(world_size, config, Node(entry, Deadline(config.init_timeout), interruption))
+    return Runtime(world_size, config, Node(entry, Deadline(config.init_timeout), interruption), config._asked())
 
 
 def abandon_after_fork() -> None:

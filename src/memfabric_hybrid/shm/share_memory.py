@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from memfabric_hybrid.shm.runtime import Runtime
 
+_Buffer = TypeVar("_Buffer")
 log = logs.get(__name__)
 
 
@@ -105,6 +106,8 @@ class ShareMemory(_native.HostGroup):
                 )  # fmt: skip
             except BaseException:
                 self._kept_mapped.clear()  # whoever keeps the exception keeps us, but not the addresses
+                for rank, reason in parts.pool.group.gone().items():
+                    self._declare_gone(rank, reason)  # the others read on the page on whose account we leave
                 self._leave()
                 raise
         except BaseException:
@@ -145,6 +148,7 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         return self._symmetric_size
 
+    @boundary.raises
     def array(
         self, rank: SupportsIndex, shape: int | Sequence[int], dtype: DTypeLike, offset: SupportsIndex = 0
     ) -> np.ndarray[Any, np.dtype[Any]]:
@@ -159,24 +163,32 @@ class ShareMemory(_native.HostGroup):
         self._alive()
         return self._memory.array(owner, arguments.shape("shape", shape), dtype, start)
 
-    @boundary.returns_code
-    def put(self, rank: SupportsIndex, offset: SupportsIndex, source: object) -> None:
-        """Copies a buffer (contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
+    def put(self, source: object, rank: SupportsIndex, offset: SupportsIndex = 0) -> None:
+        """Copies a buffer (C-contiguous array, bytes, torch CPU tensor) to `offset` bytes in that rank's memory.
 
-        The rank may be on any host; the bytes are in its memory when this returns. Codes: 0; -2000 no such rank or
-        place, a source that is no such buffer, closed handle; -2004 nothing moved for the operation time-out; -2012 the
-        connection was lost and a part may have been written; -2014 the rank is gone or cannot be reached.
+        The rank may be on any host; the bytes are in its memory when this returns. Raises ValueError for what does not
+        fit there or is no such buffer, errors.NotConnected for a rank that is gone or cannot be reached,
+        errors.PartialFailed when the connection was lost and a part may have been written, errors.TimedOut when nothing
+        moved for the operation time-out.
         """
-        owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
-        self._alive()
-        self._memory.put(owner, start, source)
+        try:
+            owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
+            self._alive()
+            self._memory.put(source, owner, start)
+        except Exception as failure:
+            boundary.report("ShareMemory.put", failure)
+            raise
 
-    @boundary.returns_code
-    def get(self, target: object, rank: SupportsIndex, offset: SupportsIndex) -> None:
-        """Fills a writable buffer from `offset` bytes in that rank's memory; otherwise as `put`."""
-        owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
-        self._alive()
-        self._memory.get(target, owner, start)
+    def get(self, rank: SupportsIndex, offset: SupportsIndex = 0, *, out: _Buffer) -> _Buffer:
+        """Fills a writable buffer from `offset` bytes in that rank's memory, and returns it; otherwise as `put`."""
+        try:
+            owner, start = arguments.u32("rank", rank), arguments.u64("offset", offset)
+            self._alive()
+            self._memory.get(owner, start, out)
+        except Exception as failure:
+            boundary.report("ShareMemory.get", failure)
+            raise
+        return out
 
     @boundary.returns_code
     def quiet(self) -> None:
@@ -277,20 +289,17 @@ class ShareMemory(_native.HostGroup):
         except FabricError as failure:
             return int(boundary.record("ShareMemory.subgroup_barrier", failure))
 
+    @boundary.raises_saying("subgroup_all_gather failed")
     def subgroup_all_gather(self, key: str, rank_size: SupportsIndex, rank_id: SupportsIndex, data: bytes) -> bytes:
-        """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises RuntimeError as that does."""
+        """`all_gather` among the members of subgroup `key`, in order of `rank_id`. Raises as that does."""
         if not isinstance(data, bytes):
             raise TypeError(f"data must be bytes, not {type(data).__name__}")
-        try:
-            members, place = self._validated_subgroup(key, rank_size, rank_id)
-            if self._store_subgroups is None:
-                return self._subgroup_all_gather(key, members, place, data)
-            if not 1 <= len(data) <= _native.MAX_GATHER_BYTES:
-                raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {_native.MAX_GATHER_BYTES}")
-            return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
-        except FabricError as failure:
-            boundary.record("ShareMemory.subgroup_all_gather", failure)
-            raise RuntimeError(f"subgroup_all_gather failed: {failure}") from failure
+        members, place = self._validated_subgroup(key, rank_size, rank_id)
+        if not 1 <= len(data) <= _native.MAX_GATHER_BYTES:
+            raise InvalidParam(f"subgroup {key!r}: {len(data)} bytes, expected 1 to {_native.MAX_GATHER_BYTES}")
+        if self._store_subgroups is None:
+            return self._subgroup_all_gather(key, members, place, data)
+        return self._store_subgroups.gather(key, members, place, data, self._operation_timeout_s)
 
     # ---- values and exits -------------------------------------------------------------------------------------------
 

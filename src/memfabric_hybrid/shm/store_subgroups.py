@@ -11,11 +11,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from memfabric_hybrid import logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut
 from memfabric_hybrid.shm.inter_host_exchange import PIECE_BYTES
-from memfabric_hybrid.shm.store_meeting import StoreMeeting
+from memfabric_hybrid.shm.rendezvous_series import RendezvousSeries
 from memfabric_hybrid.store import Store
+from memfabric_hybrid.waiting_log import WaitingLog
+
+log = logs.get(__name__)
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True):
@@ -33,10 +37,10 @@ _decode_arrival = msgspec.msgpack.Decoder(Arrival).decode
 
 
 class _Subgroup:
-    def __init__(self, size: int, rank: int, meeting: StoreMeeting) -> None:
+    def __init__(self, size: int, rank: int, series: RendezvousSeries) -> None:
         self.size = size
         self.rank = rank
-        self.meeting = meeting
+        self.series = series
         self.members: frozenset[int] | None = None  # ranks of the object
         self.turn = threading.Lock()
         self.over: str | None = None  # why its members have lost step with each other
@@ -59,8 +63,8 @@ class StoreSubgroups:
         """Everybody's data in order of rank in the subgroup; b"" is a barrier."""
         with self._lock:
             if key not in self._subgroups:
-                meeting = StoreMeeting(self._store, f"{self._group}/{key}", rank, size)
-                self._subgroups[key] = _Subgroup(size, rank, meeting)
+                series = RendezvousSeries(self._store, f"{self._group}/{key}", rank, size)
+                self._subgroups[key] = _Subgroup(size, rank, series)
             subgroup = self._subgroups[key]
         if (subgroup.size, subgroup.rank) != (size, rank):
             raise InvalidParam(
@@ -86,15 +90,18 @@ class StoreSubgroups:
             subgroups = list(self._subgroups.values())
         for subgroup in subgroups:
             if subgroup.turn.acquire(blocking=False):
-                subgroup.meeting.close()
+                subgroup.series.close()
                 subgroup.turn.release()
 
     def _meet(self, key: str, subgroup: _Subgroup, data: bytes, deadline: Deadline) -> bytes:
+        waiting = WaitingLog(log, deadline.timeout_s)
+
         def check() -> None:
             self._check(subgroup.members)
+            waiting.tell(f"not all {subgroup.size} members of subgroup {key!r} have come")
 
         own = Arrival(self._object_rank, len(data), data[:PIECE_BYTES])
-        met = subgroup.meeting.meet(msgspec.msgpack.encode(own), deadline, check)
+        met = subgroup.series.next(msgspec.msgpack.encode(own), deadline, check)
         arrivals = [_decode_arrival(packed) for packed in met]
         subgroup.members = frozenset(arrival.rank for arrival in arrivals)
         for place, arrival in enumerate(arrivals):
@@ -106,7 +113,7 @@ class StoreSubgroups:
         collected = [arrival.data for arrival in arrivals]
         try:
             for start in range(PIECE_BYTES, len(data), PIECE_BYTES):
-                pieces = subgroup.meeting.meet(data[start : start + PIECE_BYTES], deadline, check)
+                pieces = subgroup.series.next(data[start : start + PIECE_BYTES], deadline, check)
                 collected = [before + piece for before, piece in zip(collected, pieces, strict=True)]
         except FabricError as failure:
             subgroup.over = str(failure)

@@ -1,7 +1,7 @@
 """The shared tables of a cluster: keys, sessions, watches, ranks, address ranges and rendezvous.
 
-`connect(url)` gives a `Store`, which is the interface. Behind it a client reaches a `StoreServer` over tcp;
-`InProcessStore` is the twin without sockets.
+`connect(url)` gives a `Store`, which is the interface. Behind it a client reaches a `StoreServer` over tcp, or
+an etcd; `InProcessStore` is the twin without sockets.
 """
 
 from typing import TYPE_CHECKING

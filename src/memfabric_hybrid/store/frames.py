@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 5
 HEADER = struct.Struct(">IB")
 

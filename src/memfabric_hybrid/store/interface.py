@@ -1,9 +1,12 @@
 """The store as one participant sees it: keys and values with sessions, watches, ranks, address ranges and rendezvous.
 
-Everything above this layer talks to a `Store`, never to a socket, and gets it from `connect`; `StoreClient` (tcp) and
-`InProcessStore` (twin for tests and single-process use) pass one conformance suite. Every call takes a deadline and
-fails with an exception of `errors.py`: TimedOut when the deadline passes, NotConnected when the outcome is unknown,
-InvalidParam before anything is sent when a value is outside its limits.
+Everything above this layer talks to a `Store`, never to a socket, and gets it from `connect`; `StoreClient` (tcp),
+`EtcdStore` and `InProcessStore` (twin for tests and single-process use) pass one conformance suite. Every call takes a
+deadline and fails with an exception of `errors.py`: TimedOut when the deadline passes, NotConnected when the outcome is
+unknown, InvalidParam before anything is sent when a value is outside its limits.
+
+Members need neither `wait`, `add`, `append` and `barrier`, nor `release_rank`: a rank ends with its session. These are
+here for tests and benchmarks, which meet in the store and compare it with others that have them.
 
 An ephemeral key can be changed or deleted only by the participant that owns it (others get Duplicated).
 
@@ -24,12 +27,13 @@ from typing import TypeVar
 
 import msgspec
 
+from memfabric_hybrid import _native
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected
 from memfabric_hybrid.store.session_events import SessionEvent
 from memfabric_hybrid.store.url import StoreUrl
 
-FAREWELL_S = 1.0  # how long an orderly goodbye may wait for a store that does not answer
+FAREWELL_S = _native.FAREWELL_S  # how long an orderly goodbye may wait for a store that does not answer
 MOMENT_S = 0.1  # for last words to the store, when others have used up the farewell: it answers faster
 
 
@@ -144,7 +148,7 @@ class Store(ABC):
     ) -> int:
         """Take the lowest free rank of 0..capacity-1 (or the wanted one), as ephemeral key `f"{group}/{rank}"`.
 
-        InvalidParam: capacity outside 1..1024 or unlike the living group's. Duplicated: wanted rank taken.
+        InvalidParam: capacity outside 1..MAX_GROUP_RANKS or unlike the living group's. Duplicated: wanted rank taken.
         NoResources: no rank free.
         """
 

@@ -5,6 +5,9 @@ Both sides use these: the client before it sends, the server because it trusts n
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 from memfabric_hybrid import _native
 from memfabric_hybrid.errors import InvalidParam
 
@@ -14,14 +17,22 @@ BACKLOG = 4 * _native.MAX_RANKS  # all members may connect in the same instant
 
 MAX_KEY_BYTES = 1024
 MAX_VALUE_BYTES = 64 * MIB
+MAX_RANK_VALUE_BYTES = 64 * KIB  # of the key that a claimed rank is
 MAX_GATHER_BYTES = _native.MAX_GATHER_BYTES
-MAX_REVISION = 1 << 62  # that a client may claim to have seen; leaves room for all that will ever be written
+MAX_REVISION = 1 << 62  # that anybody is believed to have seen; leaves room for all that will ever be written
 MAX_TIMEOUT_S = float(1 << 32)
 MAX_EPHEMERAL_BYTES = 32 * MIB  # per session: all of it must fit into one Restore
 MAX_MEMBERS_BYTES = 512 * MIB  # of all members' keys together, see `state/ownership.py`
 MAX_EPHEMERALS_BYTES = 256 * MIB  # of all other ephemeral keys and ranks together
 MAX_PLAIN_BYTES = 256 * MIB  # of all keys together that belong to nobody
+SMALL_CLAIM_BYTES = 2 * KIB  # a claim of a rank that is not larger can always wait, as a member's does
+MAX_WAITING_CLAIMS_BYTES = 64 * MIB  # of larger ones, while a store that was just started lets them wait
 MAX_RANGES = MAX_WATCHES = 4096  # per session
+SMALL_WATCHES = 4  # of a session: so many always find room
+MAX_MEMBERS_WATCHES_BYTES, MAX_OTHERS_WATCHES_BYTES = 256 * MIB, 64 * MIB  # of all sessions together
+MAX_MEMBERS_RANGES_BYTES, MAX_OTHERS_RANGES_BYTES = 256 * MIB, MIB  # the same; others' are looked through by each other
+SMALL_GATHER_BYTES = KIB  # what a rank brings to a rendezvous; so much always finds room
+MAX_MEMBERS_GATHERS_BYTES, MAX_OTHERS_GATHERS_BYTES = 512 * MIB, 64 * MIB  # of larger ones, while some are missing
 MAX_SESSION_CONNECTIONS = 1024  # of one session: as many threads of a process can be inside a call
 MAX_PREFIX_BYTES = 256 * MIB  # one prefix read or watch snapshot
 MAX_PUSH_BYTES = 64 * MIB  # one push of changes; more changes make more pushes
@@ -32,7 +43,9 @@ MAX_REPLY_FRAME_BYTES = GIB
 
 SESSION_ID_BYTES = 16
 MIN_COUNTER, MAX_COUNTER = -(1 << 63), (1 << 63) - 1
+_COUNTER = re.compile(rb"-?[0-9]{1,19}")
 
+SHOWN_RANKS = _native.SHOWN_RANKS
 
 KINDS = ("bm", "shm", "offload")  # of members, see `state/ownership.py`
 KEPT = tuple(f"{kind}{separator}" for kind in KINDS for separator in "/-")
@@ -46,6 +59,11 @@ def is_kept(name: str) -> bool:
 def shown(text: str) -> str:
     """A key as a sentence shows it: quoted, not longer than a line."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def listed(ranks: list[int]) -> str:
+    """As a sentence shows them: not all of a thousand."""
+    return ", ".join(map(str, ranks[:SHOWN_RANKS])) + (", ..." if len(ranks) > SHOWN_RANKS else "")
 
 
 def check_key(key: str, what: str = "key") -> None:
@@ -74,9 +92,22 @@ def check_value(key: str, value: bytes) -> None:
         raise InvalidParam(f"value of key {shown(key)} has {len(value)} bytes, allowed are 0 to {MAX_VALUE_BYTES}")
 
 
+def check_rank_value(key: str, value: bytes) -> None:
+    if len(value) > MAX_RANK_VALUE_BYTES:
+        raise InvalidParam(
+            f"rank {shown(key)}: its value has {len(value)} bytes, allowed are 0 to {MAX_RANK_VALUE_BYTES}"
+        )
+
+
 def check_counter(key: str, value: int, what: str) -> None:
     if not MIN_COUNTER <= value <= MAX_COUNTER:
         raise InvalidParam(f"{what} {value} of counter {shown(key)} does not fit into signed 64 bits")
+
+
+def counter(key: str, value: bytes) -> int:
+    if not _COUNTER.fullmatch(value):
+        raise InvalidParam(f"key {shown(key)} holds {value[:32]!r}, which is no counter")
+    return int(value)
 
 
 def check_timeout(timeout_s: float) -> float:
@@ -88,6 +119,18 @@ def check_timeout(timeout_s: float) -> float:
 def check_capacity(group: str, capacity: int) -> None:
     if not 1 <= capacity <= MAX_GROUP_RANKS:
         raise InvalidParam(f"capacity {capacity} of group {shown(group)} is outside 1 to {MAX_GROUP_RANKS}")
+
+
+def check_wanted(group: str, capacity: int, wanted: int | None) -> None:
+    if wanted is not None and not 0 <= wanted < capacity:
+        raise InvalidParam(f"wanted rank {wanted} of group {shown(group)} is outside 0 to {capacity - 1}")
+
+
+def check_excluded(group: str, excluded: Collection[int]) -> None:
+    if len(excluded) > MAX_GROUP_RANKS:
+        raise InvalidParam(
+            f"claim of a rank of {shown(group)}: {len(excluded)} ranks are excluded, allowed are {MAX_GROUP_RANKS}"
+        )
 
 
 def check_gather(group: str, rank: int, size: int, data: bytes) -> None:

@@ -32,6 +32,8 @@ class Hello(_Message, tag=1):
     returning: bool = False  # it was a member before its connection was lost, perhaps of an earlier store
     nonce: bytes = b""  # not empty: it has a token, and wants the store to prove that it has the same
     local_key: bytes = b""  # at the local socket of a protected store: what its Welcome at the address said
+    number: int = 0  # of this connection among those of its process
+    given_up: tuple[int, ...] = ()  # connections of its process: what comes on them from now on is not to be done
     end: str = "memfabric_hybrid\r\n\r\n"
 
 

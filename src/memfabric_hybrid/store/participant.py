@@ -15,9 +15,11 @@ from memfabric_hybrid.store.interface import LookAround, Snapshot, Store
 from memfabric_hybrid.store.limits import (
     check_capacity,
     check_counter,
+    check_excluded,
     check_gather,
     check_key,
     check_prefix,
+    check_rank_value,
     check_value,
     rank_key,
 )
@@ -103,7 +105,8 @@ class Participant(Store):
     ) -> int:
         check_capacity(group, capacity)
         check_key(rank_key(group, capacity - 1), "rank key")
-        check_value(group, value)
+        check_rank_value(group, value)
+        check_excluded(group, excluded)
         request = m.ClaimRank(next(self._numbers), group, capacity, value, wanted, tuple(excluded))
         return _expect(self._ask(request, deadline), m.Number).value
 

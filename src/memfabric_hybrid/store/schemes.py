@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from memfabric_hybrid.store import whereabouts
+from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.interface import SessionCallback, Store
 from memfabric_hybrid.store.limits import SESSION_ID_BYTES
@@ -40,5 +40,5 @@ def connect(
         user = EtcdStore(parsed, on_session=on_session, session=session)
     else:
         user = StoreClient(parsed, on_session=on_session, before_reconnect=before_reconnect, session=session)
-    whereabouts.enter(user)
+    store_users.enter(user)
     return user

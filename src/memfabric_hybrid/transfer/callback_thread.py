@@ -29,7 +29,7 @@ class CallbackThread(Generic[Event]):
         session_of: Callable[[Event], str],
     ) -> None:
         """`wait` has the next event, None after the last. NoResources when there is no thread to be had."""
-        self.callback: Callable[[Event], Any] | None = callback  # None: what happens meanwhile is told to nobody
+        self.callback = callbacks.Revocable[[Event]](callback)  # without one what happens is told to nobody
         self.failed = False
         self._name = name
         self._wait = wait
@@ -49,9 +49,7 @@ class CallbackThread(Generic[Event]):
 
     def _tell(self) -> None:
         while (event := self._wait()) is not None:
-            callback = self.callback
-            if callback is not None:
-                callbacks.run(f"the {self._name} for session {self._session_of(event)}", callback, event)
+            self.callback.run(f"the {self._name} for session {self._session_of(event)}", event)
 
     def _fail(self, reason: str) -> None:
         self.failed = True

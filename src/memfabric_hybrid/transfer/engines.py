@@ -13,7 +13,7 @@ from memfabric_hybrid.store import FAREWELL_S
 
 class _Engine(Protocol):
     def _end_by(self, farewell: Deadline) -> None: ...
-    def abandon_after_fork(self) -> None: ...
+    def _abandon_after_fork(self) -> None: ...
 
 
 _engines: weakref.WeakSet[_Engine] = weakref.WeakSet()
@@ -40,5 +40,5 @@ def abandon_after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     for engine in list(_engines):
-        engine.abandon_after_fork()
+        engine._abandon_after_fork()
     _engines.clear()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.api import awaiting
+from memfabric_hybrid.api import awaiting, boundary
 from memfabric_hybrid.errors import NotInit
 from memfabric_hybrid.transfer.callback_thread import CallbackThread
 
@@ -39,12 +39,22 @@ class NotificationStream:
         return self
 
     async def __anext__(self) -> Notification:
+        try:
+            taken = await self._next()
+        except Exception as failure:
+            boundary.report("TransferEngine.notified", failure)
+            raise
+        if taken is None:
+            raise StopAsyncIteration
+        return taken
+
+    async def _next(self) -> Notification | None:
         while True:
             ended = self._queue.closed  # asked first: nothing comes after it
             for session, data in self._queue.take(1):
                 return Notification(session, data)
             if ended:
-                raise StopAsyncIteration
+                return None
             await awaiting.notified(self._queue.listen, self._queue.wake)
 
 
@@ -96,7 +106,7 @@ class Inbox:
             return
         if self._thread is None or self._thread.failed:
             self._thread = CallbackThread("notification callback", _waits(self._queue), self._callback, _session_of)
-        self._thread.callback = self._callback
+        self._thread.callback.set(self._callback)
         self._queue.give_to_callback(True)
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from memfabric_hybrid.api import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    # One, or many.
+    Pieces: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]] | memoryview
 
 
 class OwnSide(NamedTuple):
@@ -14,10 +23,24 @@ class OwnSide(NamedTuple):
     kept: object = None
 
     @classmethod
-    def of(cls, buffers: Any, peer_buffers: Any, lengths: Any, *, written_by: str = "") -> OwnSide:
+    def of(
+        cls,
+        name: str,
+        buffer: Any,
+        address: Any,
+        buffers: Any,
+        peer_buffers: Any,
+        lengths: Any,
+        *,
+        written_by: str = "",
+    ) -> OwnSide:
+        """`name` is the buffer's; what is given by place comes as `buffer` and `address`, whichever it is."""
+        if (buffer is not None and buffers is not None) or (address is not None and peer_buffers is not None):
+            raise TypeError(f"pass {name} and address, or buffers, peer_buffers and lengths, not some of each")
+        own, there = (buffer if buffers is None else buffers), (address if peer_buffers is None else peer_buffers)
         if lengths is None:
-            start, size_bytes, kept = arguments.extent("buffers", buffers, written_by=written_by)
-            return cls(([start], [peer_buffers], [size_bytes]), kept)
+            start, size_bytes, kept = arguments.extent(name, own, written_by=written_by)
+            return cls(([start], [arguments.u64("address", there)], [size_bytes]), kept)
         if hasattr(lengths, "__len__"):
-            return cls((buffers, peer_buffers, lengths))
-        return cls(([buffers], [peer_buffers], [arguments.u64("lengths", lengths)]))
+            return cls((own, there, lengths))
+        return cls(([own], [there], [arguments.u64("lengths", lengths)]))

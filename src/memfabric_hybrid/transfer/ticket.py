@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 from memfabric_hybrid import _native
-from memfabric_hybrid.api import awaiting
+from memfabric_hybrid.api import awaiting, boundary
 from memfabric_hybrid.errors import FabricError
 
 _under_way: deque[tuple[_native.TransferTicket, object]] = deque()  # the oldest first
@@ -52,7 +52,11 @@ class Ticket:
         """As `wait`, for programs that like exceptions: returns when all bytes have moved, raises the FabricError of a
         transfer that failed (errors.NotStarted if it was cancelled), errors.TimedOut if it has not ended.
         """
-        self._native._result(timeout)
+        try:
+            self._native._result(timeout)
+        except Exception as failure:
+            boundary.report("Ticket.result", failure)
+            raise
 
     @property
     def error(self) -> FabricError | None:

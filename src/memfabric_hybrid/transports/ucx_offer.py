@@ -22,8 +22,10 @@ class UcxOffer(NamedTuple):
     context: _native.UcxContext | None = None
 
 
-def make(allowed: int, *, must_encrypt: bool = False) -> UcxOffer:
+def make(allowed: int, *, must_encrypt: bool = False, nic: str = "") -> UcxOffer:
     """For these operation types. UCX is loaded if they allow it and there is a device for it, and not otherwise.
+
+    `nic` may name the RDMA devices; the setting comes first. A URL there names an address, not a device.
 
     InvalidParam for a setting that means nothing; any other obstacle is in the answer.
     """
@@ -32,7 +34,10 @@ def make(allowed: int, *, must_encrypt: bool = False) -> UcxOffer:
     if must_encrypt:
         return UcxOffer(UcxEnd(obstacle=NOT_ENCRYPTED))
     said = settings.text(settings.UCX_DEVICES)
-    devices = rdma_devices.chosen(rdma_devices.ports(), said, settings.UCX_DEVICES.names[0])
+    found = rdma_devices.ports()
+    devices = (
+        rdma_devices.chosen(found, said, settings.UCX_DEVICES.names[0]) if said else rdma_devices.choose(found, nic)
+    )
     if devices.obstacle:
         return UcxOffer(UcxEnd(obstacle=devices.obstacle))
     if devices.transports == rdma_devices.TCP and not allowed & BmDataOpType.HOST_RDMA:

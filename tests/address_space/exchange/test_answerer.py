@@ -124,7 +124,7 @@ def test_whoever_is_not_known_yet_waits(neighbours: Neighbours) -> None:
 
 
 def test_nobody_waits_for_ever(neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answerer, "JUDGED_WITHIN_S", 0.0)
+    monkeypatch.setattr(answerer, "SHOWN_WITHIN_S", 0.0)
     one = neighbours.connect()
     neighbours.decision = Wait.FOR_THE_STORE
     ask(one, 5)
@@ -137,7 +137,7 @@ def test_nobody_waits_for_ever(neighbours: Neighbours, monkeypatch: pytest.Monke
 
 
 def test_copies_are_waited_for_as_long_as_they_run(neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answerer, "JUDGED_WITHIN_S", 0.0)
+    monkeypatch.setattr(answerer, "SHOWN_WITHIN_S", 0.0)
     one = neighbours.connect()
     neighbours.decision = Wait.FOR_COPIES
     ask(one, 5)

@@ -16,6 +16,7 @@ from memfabric_hybrid._native import MAX_PACKET_BYTES
 from memfabric_hybrid.address_space.messages import Accept, Done, Withdraw, encode
 from support.descriptor_limits import no_more_descriptors
 from support.neighbours import THEIRS, MakeNeighbour, share
+from support.threads import wait_until
 
 pytestmark = pytest.mark.plain_user
 
@@ -27,11 +28,9 @@ def test_ticks_go_on_for_as_long_as_they_are_wanted(neighbours: MakeNeighbour) -
     neighbour.wanted_ticks = 3
     began = time.monotonic()
     neighbour.exchange.request_tick()
-    while neighbour.ticks < 3 and time.monotonic() - began < 5:
-        time.sleep(0.01)
-    assert neighbour.ticks == 3
+    wait_until(lambda: neighbour.ticks == 3)
     assert time.monotonic() - began >= 0.3
-    time.sleep(0.5)
+    wait_until(lambda: not neighbour.exchange._ticking)  # it sleeps until it is woken
     assert neighbour.ticks == 3
 
 

@@ -97,7 +97,7 @@ try:
 except ConnectionError as error:
     print(b"")
 """
-FOREIGN_DOOR = """
+FOREIGN_SOCKET = """
 import os, socket, sys
 os.setgid(65534)
 os.setuid(65534)
@@ -150,7 +150,7 @@ def test_other_users_that_say_nothing_keep_no_descriptors(neighbours: MakeNeighb
 @root_only
 def test_process_of_another_user_is_told_nothing(neighbours: MakeNeighbour) -> None:
     me, name = neighbours(MINE), f"test/{secrets.token_hex(8)}"
-    command = [sys.executable, "-c", FOREIGN_DOOR, name]
+    command = [sys.executable, "-c", FOREIGN_SOCKET, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "open\n"

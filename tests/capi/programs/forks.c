@@ -41,6 +41,7 @@ static void be_a_child(int number) {
     CHECK_FAILS(smem_bm_copy(pool, bytes, own, sizeof bytes, SMEMB_COPY_H2G, 0), SMEM_NOT_INIT, "");
     CHECK_FAILS(smem_bm_join(pool, 0), SMEM_NOT_INIT, "");
     CHECK_REFUSED(smem_bm_get_rank_id(), UINT32_MAX, SMEM_NOT_INIT, "");
+    CHECK_REFUSED(smem_bm_get_rank_id_by_gva(pool, own), UINT32_MAX, SMEM_NOT_INIT, "");
     if (number % 4 == 0 || number >= CHILDREN) _exit(0); /* without a word */
     enter(1);
     CHECK(smem_bm_copy(pool, bytes, own, sizeof bytes, SMEMB_COPY_H2G, 0) == 0 && strcmp(own, "child") == 0);

@@ -126,9 +126,17 @@ static void quantised(smem_trans_t source, smem_trans_t target, const char* sess
     CHECK(smem_trans_batch_quant_write(source, &params) == 0 && bytes[0] == 10);
     params.inputType = 2;
     CHECK_FAILS(smem_trans_batch_quant_write(source, &params), SMEM_INVALID_PARAM, "2");
+    params.inputType = 0;
+    params.batchSize = UINT32_MAX; /* which is found out before that many are read */
+    CHECK_FAILS(smem_trans_batch_quant_write(source, &params), SMEM_INVALID_PARAM, "4294967295 pieces");
+    params.batchSize = 0;
+    CHECK_FAILS(smem_trans_batch_quant_write(source, &params), SMEM_INVALID_PARAM, "0 pieces");
     CHECK_FAILS(smem_trans_batch_quant_write(source, NULL), SMEM_INVALID_PARAM, "params is NULL");
     CHECK(smem_trans_free(target, bytes) == 0);
     CHECK_FAILS(smem_trans_free(target, bytes), SMEM_NOT_EXIST, "");
+    CHECK_FAILS(smem_trans_free(target, NULL), SMEM_INVALID_PARAM, "address is NULL");
+    CHECK_FAILS(smem_trans_deregister_mem(target, NULL), SMEM_INVALID_PARAM, "address is NULL");
+    CHECK_FAILS(smem_trans_register_mem(target, NULL, 8, 0), SMEM_INVALID_PARAM, "address is NULL");
 }
 
 static void many_registrations(smem_trans_t target) {
@@ -139,6 +147,8 @@ static void many_registrations(smem_trans_t target) {
     sizes[1] = 0; /* all or none */
     CHECK_FAILS(smem_trans_batch_register_mem(target, addresses, sizes, 2, 0), SMEM_INVALID_PARAM, "0");
     CHECK_FAILS(smem_trans_deregister_mem(target, here), SMEM_NOT_EXIST, "registered");
+    sizes[1] = SIZE;
+    CHECK_FAILS(smem_trans_batch_register_mem(target, addresses, sizes, UINT32_MAX, 0), SMEM_NO_RESOURCES, "limit");
     CHECK_FAILS(smem_trans_batch_register_mem(target, NULL, sizes, 2, 0), SMEM_INVALID_PARAM, "addresses is NULL");
 }
 
@@ -164,6 +174,7 @@ int main(int argc, char** argv) {
     smem_trans_t source = smem_trans_create(NULL, argv[1], &config);
     smem_trans_t target = smem_trans_create("tcp://127.0.0.1", argv[2], &config);
     CHECK(source != NULL && target != NULL);
+    CHECK_REFUSED(smem_trans_create(NULL, "\xff", &config), NULL, SMEM_INVALID_PARAM, "not UTF-8");
     CHECK_REFUSED(smem_trans_create(NULL, argv[2], &config), NULL, SMEM_RES_IN_USE, strchr(argv[2], ':') + 1);
     moves(source, target, argv[2]);
     quantised(source, target, argv[2]);

@@ -296,14 +296,14 @@ def test_a_stopped_store_accuses_nobody_who_has_tried_to_reach_it_meanwhile(
 ) -> None:
     """When it goes on, it reads the greetings and ends of many attempts before the one that counts."""
     member, observer = Member(store_url, 0), Member(store_url, 1)
-    standing = member.client._channel.standing
+    state = member.client._channel.state
     with monkeypatch.context() as patch:
         patch.setattr(event_channel, "HANDOVER_TIMEOUT_S", 0.02)
         cluster.kill(0, signal.SIGSTOP)
         with pytest.raises(TimedOut):
             member.client.set(member.key, b"again", ephemeral=True, deadline=Deadline(0.1))
         assert isinstance(member.event(), SessionLost)
-        wait_until(lambda: standing._attempts > 2 * MAX_CHANNELS)
+        wait_until(lambda: state._attempts > 2 * MAX_CHANNELS)
         with pause_points.held("store.before_hand_over") as before_the_last:
             before_the_last.wait_until_reached()
             cluster.kill(0, signal.SIGCONT)

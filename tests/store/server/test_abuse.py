@@ -22,6 +22,7 @@ from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.frames import VERSION, FrameReader
 from memfabric_hybrid.store.limits import MAX_GATHER_BYTES, MIB
 from memfabric_hybrid.store.state import keyspace
+from memfabric_hybrid.store.state.placement import REGION_END, REGION_START
 from store.bench import session_id
 from store.worlds import PATIENCE_S, soon, wait_until
 from support import campaigns
@@ -57,10 +58,10 @@ def member(server: StoreServer) -> Iterator[StoreClient]:
     """Holds a rank, and has lost neither rank nor session when the test is over."""
     with StoreClient(server.url) as client:
         assert client.claim_rank("bm/ranks", 4, b"me", deadline=soon()) == 0
-        generation = client._channel.standing.generation
+        generation = client._channel.state.generation
         yield client
         assert client.get("bm/ranks/0", deadline=soon()) == b"me"
-        assert client._channel.standing.generation == generation, "it was never lost"
+        assert client._channel.state.generation == generation, "it was never lost"
 
 
 # --- before the greeting --------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_a_session_has_so_many_connections(
         refused = [answer for answer in answers if isinstance(answer, m.Refused)]
         assert len(refused) == 2
         assert "this session has 10 connections" in refused[0].sentence
-    wait_until(lambda: not server.state._connections[session_id(7)])
+    wait_until(lambda: session_id(7) not in server.state._connections)
 
 
 def test_a_port_scan(server: StoreServer, member: StoreClient) -> None:
@@ -147,21 +148,51 @@ def test_a_port_scan(server: StoreServer, member: StoreClient) -> None:
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
+def greeted(connection: socket.socket, session: int) -> socket.socket:
+    connection.sendall(m.framed(m.Hello(session_id(session), m.REQUESTS, 3.0)))
+    connection.recv(65536)
+    return connection
+
+
 def test_frames_that_never_end_hold_so_much_memory(
     server: StoreServer, member: StoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memfabric_hybrid.store.server.server.MAX_PARTIAL_BYTES", 2 * MIB)
+    monkeypatch.setattr("memfabric_hybrid.store.server.incomplete.MAX_OTHERS_BYTES", 2 * MIB)
     half = struct.pack(">IB", 60 * MIB, VERSION) + bytes(MIB)
     with connected(server, 8) as crowd:
         for number, connection in enumerate(crowd):
-            connection.sendall(m.framed(m.Hello(session_id(100 + number), m.REQUESTS, 3.0)))
-            connection.recv(65536)
+            greeted(connection, 100 + number)
             with contextlib.suppress(OSError):  # dropped in the middle
                 connection.sendall(half)
         wait_until(lambda: sum(is_closed(one) for one in crowd) >= 6)
-        assert server._partial_bytes <= 3 * MIB
+        assert server._incomplete.held_bytes <= 2 * MIB
         member.set("large", bytes(8 * MIB), deadline=soon())  # members may have more than the others left
-    wait_until(lambda: server._partial_bytes == 0)
+    wait_until(lambda: server._incomplete.held_bytes == 0)
+
+
+def test_who_lets_the_largest_frame_lie_pays_and_not_who_sends_next(
+    server: StoreServer, member: StoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger parks just under the limit; an honest process that is no member then sends in two parts."""
+    monkeypatch.setattr("memfabric_hybrid.store.server.incomplete.MAX_OTHERS_BYTES", 2 * MIB)
+    with connected(server, 2) as (parked, honest):
+        greeted(parked, 100).sendall(struct.pack(">IB", 60 * MIB, VERSION) + bytes(2 * MIB - 1000))
+        wait_until(lambda: server._incomplete.held_bytes > MIB)
+        request = m.framed(m.Set("k", bytes(5000), False))
+        greeted(honest, 101).sendall(request[:4000])
+        wait_until(lambda: is_closed(parked))
+        honest.sendall(request[4000:])
+        assert isinstance(m.decode_server_message(FrameReader(MIB).feed(honest.recv(65536))[0]), m.Done)
+
+
+def test_a_frame_of_a_stranger_has_a_time_limit(
+    server: StoreServer, member: StoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memfabric_hybrid.store.server.incomplete.FRAME_TIMEOUT_S", 0.3)
+    with connected(server, 1) as (parked,):
+        greeted(parked, 100).sendall(struct.pack(">IB", MIB, VERSION) + b"x")
+        wait_until(lambda: is_closed(parked))
+    assert server._incomplete.held_bytes == 0
 
 
 def test_answers_that_nobody_reads_hold_so_much_memory(
@@ -221,12 +252,27 @@ def test_keys_of_all_sessions_together_have_a_limit(
     assert server.state.tables.keyspace.bytes_of["plain"] < 2 * MIB
 
 
-def test_nobody_makes_newcomers_wait_for_an_hour(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who says that it returns, with a heartbeat time-out of a century, to a store that was just started."""
-    recovery = server.tables.recovery
-    recovery.begin(0.0)
-    recovery.heard(4e9)
-    assert recovery.is_over(60.0)
+# --- ranks and addresses --------------------------------------------------------------------------------------------
+
+
+def test_ranks_that_strangers_have_claimed_keep_nobody_out(
+    server: StoreServer, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has named another world size, others take every rank; real members come in all the same, and stay."""
+    monkeypatch.setattr("memfabric_hybrid.store.state.ranks.SETTLE_S", 0.5)
+    monkeypatch.setattr("memfabric_hybrid.store.state.tables.SETTLE_S", 0.5)
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(StoreClient(server.url)) for _ in range(3)]
+        for rank, stranger in enumerate(strangers):
+            assert stranger.claim_rank("bm/ranks", 3, b"", deadline=soon()) == rank
+        stranger.hold_range("all addresses", REGION_END - REGION_START, deadline=soon())
+        threading.Event().wait(0.6)  # what they have to come in
+        cluster = stack.enter_context(Cluster(2, "support.pool_worker", environment={}))
+        for rank in range(2):
+            assert cluster.call(rank, "take_part", store_url, 2) == rank
+        assert cluster.call_all("rank") == [0, 1]
+        with pytest.raises(NoResources):
+            strangers[0].claim_rank("bm/ranks", 2, b"", deadline=soon())
 
 
 # --- a fabric beside it ---------------------------------------------------------------------------------------------

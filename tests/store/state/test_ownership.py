@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.ownership import ANY_RANK, NO_RANK, Keeper, keeper_of
 from memfabric_hybrid.store.state.placement import ALIGNMENT_BYTES
-from store.bench import Bench, answer
+from memfabric_hybrid.store.state.ranks import SETTLE_S
+from store.bench import Bench, answer, session_id
 
 
 @pytest.mark.parametrize(
@@ -117,3 +119,98 @@ def test_who_comes_back_is_asked_for_its_restore_first(bench: Bench) -> None:
     claim = m.RestoredClaim("shm/ranks", 0, 4, b"", 1)
     assert isinstance(answer(bench.say(50, m.Restore(0, {}, (claim,), (), {}))), m.Restored)
     assert isinstance(answer(bench.say(51, meeting)), m.Arrived)
+
+
+# --- who has claimed a rank and does not come in --------------------------------------------------------------------
+
+
+def claim(bench: Bench, connection: int, wanted: int | None = None, capacity: int = 4) -> m.ServerMessage:
+    return answered(bench.say(connection, m.ClaimRank(1, "bm/ranks", capacity, b"", wanted, ())), connection)
+
+
+def answered(effects: list[Effect], connection: int) -> m.ServerMessage:
+    [reply] = [e.message for e in effects if isinstance(e, Send) and tuple(e.connections) == (connection,)]
+    return reply
+
+
+def come_in(bench: Bench, connection: int, rank: int) -> m.ServerMessage:
+    return answered(bench.say(connection, m.Set(f"bm/members/here/{rank}", b"", True)), connection)
+
+
+def wait_until_settled(bench: Bench, *channels: int) -> None:
+    for _ in range(4):
+        bench.pass_time(SETTLE_S / 4)
+        for channel in channels:
+            bench.say(channel, m.Heartbeat())
+
+
+@pytest.fixture
+def strangers(bench: Bench) -> list[int]:
+    """Their sessions have claimed all ranks and keep them alive."""
+    connections = [bench.member(session) for session in range(10, 14)]
+    assert [claim(bench, one) for one in connections] == [m.Number(rank) for rank in range(4)]
+    return connections
+
+
+def test_ranks_of_who_does_not_come_in_are_given_to_who_does(bench: Bench, strangers: list[int]) -> None:
+    newcomer = bench.member(1)
+    early = claim(bench, newcomer)
+    assert isinstance(early, m.Refused)
+    assert "4 by processes that have not come in yet and lose them 5 s later" in early.sentence
+    channels = [10, *(one - 1 for one in strangers)]
+    wait_until_settled(bench, *channels)
+    assert answer(bench.say(newcomer, m.FreeRanks("bm/ranks", 4, 9))) == m.Ranks((0, 1, 2, 3))
+    assert claim(bench, newcomer) == m.Number(0)
+    assert isinstance(come_in(bench, newcomer, 0), m.Done)
+    assert isinstance(come_in(bench, strangers[0], 0), m.Refused), "it is too late for that"
+    second = bench.member(2)
+    assert claim(bench, second, wanted=2) == m.Number(2), "the one that is wanted"
+    wait_until_settled(bench, *channels, 20)
+    assert isinstance(claim(bench, bench.member(3), wanted=0), m.Refused), "who has come in keeps its rank"
+
+
+def test_who_has_come_in_keeps_its_rank_whatever_it_does_then(bench: Bench) -> None:
+    members = [bench.member(session) for session in range(1, 5)]
+    for rank, one in enumerate(members):
+        assert claim(bench, one) == m.Number(rank)
+        come_in(bench, one, rank)
+        bench.say(one, m.Delete(f"bm/members/here/{rank}"))
+    wait_until_settled(bench, *(one - 1 for one in members))
+    refused = claim(bench, bench.member(9))
+    assert isinstance(refused, m.Refused)
+    assert "come in" not in refused.sentence
+
+
+def test_a_world_size_that_only_strangers_have_named_binds_nobody(bench: Bench) -> None:
+    stranger = bench.member(9)
+    assert claim(bench, stranger, capacity=7) == m.Number(0)
+    first = bench.member(1)
+    assert isinstance(claim(bench, first), m.Refused)
+    wait_until_settled(bench, 10, 90)
+    assert claim(bench, first) == m.Number(0)
+    come_in(bench, first, 0)
+    assert claim(bench, bench.member(2)) == m.Number(1)
+    assert isinstance(claim(bench, bench.member(3), capacity=7), m.Refused)
+
+
+def test_who_comes_back_gets_its_rank_from_who_has_only_claimed_it(bench: Bench) -> None:
+    """A stranger is quicker than the members of a store that was restarted, and names another world size."""
+    assert claim(bench, bench.member(9), capacity=7) == m.Number(0)
+    bench.greet(10, 1, m.EVENTS, returning=True)
+    mine = m.Restore(7, {"bm/members/here/0": b""}, (m.RestoredClaim("bm/ranks", 0, 4, b"me", 1),), (), {})
+    assert m.Restored in [type(e.message) for e in bench.say(10, mine) if isinstance(e, Send) and not e.message.refused]  # type: ignore[union-attr]
+    assert isinstance(claim(bench, bench.member(2), wanted=0), m.Refused)
+
+
+def test_who_gives_its_rank_back_keeps_nothing_that_is_members(bench: Bench, member: int) -> None:
+    """Neither addresses nor keys, in which its successor would find somebody else's."""
+    assert isinstance(answer(bench.say(member, m.HoldRange("bm/0", ALIGNMENT_BYTES))), m.Number)
+    bench.say(member, m.HoldRange("mine", ALIGNMENT_BYTES))
+    bench.say(member, m.Set("own", b"", True))
+    bench.say(member, m.ReleaseRank("bm/ranks", 0))
+    session = bench.state.tables.sessions.get(session_id(1))
+    assert session is not None
+    assert (set(session.keys), session.ranges) == ({"own"}, {"mine"})
+    successor = bench.member(2)
+    assert claim(bench, successor) == m.Number(0)
+    assert isinstance(answered(bench.say(successor, m.Set("bm/0/h/0", b"new", True)), successor), m.Done)

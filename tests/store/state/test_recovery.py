@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from memfabric_hybrid.errors import Code
 from memfabric_hybrid.store import messages as m
+from memfabric_hybrid.store.limits import MAX_GROUP_RANKS, MAX_RANK_VALUE_BYTES
 from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.machine import StoreState
 from memfabric_hybrid.store.state.recovery import RETURN_S
@@ -94,6 +95,68 @@ def test_a_request_behind_a_claim_that_waits_is_against_the_protocol(bench: Benc
     bench.say(newcomer, claim(1))
     bench.say(newcomer, m.Get("k"))
     assert newcomer not in bench.connections
+
+
+def test_a_stranger_makes_nobody_wait_longer_than_a_stopped_member_would(bench: Bench) -> None:
+    """It says that it returns, with a heartbeat time-out of a century, to a store that was just started."""
+    newcomer = bench.member(1)
+    bench.say(newcomer, claim(1))
+    bench.connect(99)
+    bench.say(99, m.Hello(session_id(9), m.EVENTS, 4e9, returning=True))
+    for _ in range(2):
+        assert ranks_told(bench.pass_time(TIMEOUT_S / 2 - 0.1)) == {}
+        bench.say(10, m.Heartbeat())
+    assert ranks_told(bench.pass_time(0.4)) == {newcomer: 0}
+
+
+def test_members_with_long_time_outs_wait_for_a_minute_at_most(bench: Bench) -> None:
+    recovery = bench.state.tables.recovery
+    recovery.heard(4e9)
+    assert not recovery.is_over(bench.now + 59, 3600)
+    assert recovery.is_over(bench.now + 60, 3600)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        m.ClaimRank(1, "g", CAPACITY, bytes(MAX_RANK_VALUE_BYTES + 1), None, ()),
+        m.ClaimRank(1, "g", 0, b"", None, ()),
+        m.ClaimRank(1, "g" * 2000, CAPACITY, b"", None, ()),
+        m.ClaimRank(1, "g", CAPACITY, b"", None, (0,) * (MAX_GROUP_RANKS + 1)),
+    ],
+)
+def test_what_can_never_be_granted_does_not_wait(bench: Bench, unfit: m.ClaimRank) -> None:
+    assert isinstance(answer(bench.say(bench.member(1), unfit)), m.Refused)
+    assert not bench.state.tables.recovery.waiting
+
+
+def test_what_waits_holds_so_much_memory_and_members_always_have_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memfabric_hybrid.store.state.recovery.MAX_WAITING_CLAIMS_BYTES", 100_000)
+    large = m.ClaimRank(1, "g", CAPACITY, bytes(60_000), None, ())
+    first = bench.member(1)
+    assert bench.say(first, large) == []
+    refused = answer(bench.say(bench.member(2), large))
+    assert isinstance(refused, m.Refused)
+    assert refused.code == Code.NO_RESOURCES
+    assert "60004 bytes wait, allowed are 100000" in refused.sentence
+    newcomer = bench.member(3)
+    assert bench.say(newcomer, claim(1)) == []
+    bench.leave(first)
+    assert bench.say(bench.member(4), large) == [], "who leaves makes room"
+    assert newcomer in ranks_told(bench.pass_time(RETURN_S))
+
+
+def test_a_rank_stays_as_small_as_it_was_claimed() -> None:
+    bench = Bench()
+    member = bench.member(1)
+    bench.say(member, claim(1))
+    for request in (
+        m.Set("g/0", bytes(MAX_RANK_VALUE_BYTES + 1), True),
+        m.CompareAndSet("g/0", b"", bytes(MAX_RANK_VALUE_BYTES + 1), True),
+    ):
+        assert isinstance(answer(bench.say(member, request)), m.Refused)
 
 
 def test_a_store_of_one_host_waits_for_nobody() -> None:

@@ -125,7 +125,21 @@ def test_names_spread_over_the_region_and_come_back_to_their_place(bench: Bench)
         assert answer(fresh.say(two, m.HoldRange(name, ALIGNMENT_BYTES))) == m.Number(bases[name])
 
 
-@pytest.mark.parametrize("revision", [-1, (1 << 62) + 1])
-def test_an_impossible_revision_expels(bench: Bench, revision: int) -> None:
+def test_an_impossible_revision_expels(bench: Bench) -> None:
     bench.greet(10, 1, m.EVENTS)
-    assert Close(10, f"Restore with the impossible revision {revision}") in bench.say(10, full_restore(revision))
+    assert Close(10, "Restore with the impossible revision -1") in bench.say(10, full_restore(-1))
+
+
+@pytest.mark.parametrize("revision", [1 << 62, (1 << 62) + 1, (1 << 64) - 1])
+def test_a_revision_that_a_stranger_made_up_expels_nobody(bench: Bench, revision: int) -> None:
+    """What it says is told to all members, who repeat it to this store and to the next one."""
+    bench.greet(90, 9, m.EVENTS)
+    bench.say(90, m.Restore(revision, {}, (), (), {}))
+    told = bench.state.tables.keyspace.revision
+    for store in (bench, Bench()):
+        store.greet(10, 1, m.EVENTS)
+        restored = store.say(10, full_restore(told))[0]
+        assert isinstance(restored, Send)
+        assert isinstance(restored.message, m.Restored)
+        assert restored.message.refused == ()
+        assert restored.message.revision < 1 << 63

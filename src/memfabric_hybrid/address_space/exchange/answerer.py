@@ -25,7 +25,7 @@ from memfabric_hybrid.errors import Code
 from memfabric_hybrid.machine.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
-JUDGED_WITHIN_S = 5.0  # how long the store may take to show whoever speaks to us
+SHOWN_WITHIN_S = 5.0  # how long the store may take to show whoever speaks to us
 MOST_DEFERRED = 1024  # requests that wait for that
 MOST_OTHER_USERS = 16  # connections of other users, which get one answer: why they are not let in
 
@@ -126,7 +126,7 @@ class Answerer:
             log.info("a neighbour's connection is over: %s", error)
             packet.close()
             return False
-        return self._answer(connection, _Asked(packet, request, clock.now() + JUDGED_WITHIN_S))
+        return self._answer(connection, _Asked(packet, request, clock.now() + SHOWN_WITHIN_S))
 
     def _answer(self, connection: _Connection, asked: _Asked) -> bool:
         """Answers or defers; False when the connection is over."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memfabric_hybrid import logs
+from memfabric_hybrid import _native, logs
 from memfabric_hybrid._native import Link, Sending
 from memfabric_hybrid.address_space.exchange import descriptor_shortage
 from memfabric_hybrid.address_space.exchange.links import Links
@@ -23,9 +23,10 @@ from memfabric_hybrid.address_space.neighbour import Neighbour
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Code, NoResources
 from memfabric_hybrid.machine.peer_credentials import OtherUser
+from memfabric_hybrid.waiting_log import WaitingLog
 
 log = logs.get(__name__)
-PATIENCE_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
+LOOK_S = 0.1  # how often a waiting `ask` looks whether the one it waits for is still expected
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -73,9 +74,12 @@ class Asker:
         nobody: dict[Neighbour, Reply | None] = dict.fromkeys(neighbours)
         if not neighbours:
             return nobody
-        if not self._turn.acquire(timeout=deadline.remaining_s()):
-            log.warning("neighbours were not asked within %g s: another call waits for them", deadline.timeout_s)
-            return nobody
+        waiting = WaitingLog(log, deadline.timeout_s)
+        while not self._turn.acquire(timeout=min(deadline.remaining_s(), waiting.due_in_s())):
+            if deadline.expired:
+                log.warning("neighbours were not asked within %g s: another call waits for them", deadline.timeout_s)
+                return nobody
+            waiting.tell("another call of this process waits for the ranks of this host")
         try:
             self._asked += 1
             question = _Question(self._asked)
@@ -85,7 +89,7 @@ class Asker:
                 packet = NUMBER.pack(question.number) + encode(request)
                 for neighbour in neighbours:
                     self._send(question, neighbour, packet, fds, deadline)
-                self._wait(question, deadline, expected)
+                self._wait(question, deadline, expected, waiting)
             except BaseException:
                 self._close(question)
                 raise
@@ -123,16 +127,19 @@ class Asker:
         else:
             self._links.end(link)
 
-    def _wait(self, question: _Question, deadline: Deadline, expected: Callable[[Neighbour], bool]) -> None:
+    def _wait(
+        self, question: _Question, deadline: Deadline, expected: Callable[[Neighbour], bool], waiting: WaitingLog
+    ) -> None:
         while not deadline.expired:
             with self._changed:
-                patience_s = min(deadline.remaining_s(), PATIENCE_S)
-                if self._changed.wait_for(lambda: not question.waiting or self._stopping, patience_s):
+                look_s = min(deadline.remaining_s(), LOOK_S)
+                if self._changed.wait_for(lambda: not question.waiting or self._stopping, look_s):
                     return
-                waiting = list(question.waiting.items())
-            for link, neighbour in waiting:
+                asked = list(question.waiting.items())
+            for link, neighbour in asked:
                 if not expected(neighbour):
                     self._give_up(question, link)
+            waiting.tell(f"ranks of this host that have not answered: {', '.join(str(each.rank) for _, each in asked)}")
 
     def _give_up(self, question: _Question, link: Link) -> None:
         with self._changed:
@@ -178,6 +185,7 @@ class Asker:
         reply = Reply(answer, tuple(packet.fds))
         if not self._settle(question, link, reply):
             reply.close()
+        _native._pause_point("exchange.answered")
         return True
 
     def lose(self, link: Link) -> None:

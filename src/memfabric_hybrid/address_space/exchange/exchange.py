@@ -18,7 +18,7 @@ from memfabric_hybrid import logs
 from memfabric_hybrid._native import Endpoint, Link
 from memfabric_hybrid.address_space.exchange import packet as packets
 from memfabric_hybrid.address_space.exchange.answerer import Answerer, Handler
-from memfabric_hybrid.address_space.exchange.asker import PATIENCE_S, Asker, Reply
+from memfabric_hybrid.address_space.exchange.asker import LOOK_S, Asker, Reply
 from memfabric_hybrid.address_space.exchange.links import Links
 from memfabric_hybrid.address_space.messages import Request
 from memfabric_hybrid.address_space.neighbour import Neighbour
@@ -133,7 +133,7 @@ class Exchange:
         self._closing = True
         self._asker.stop()
         self._endpoint.wake()
-        if self._thread.join(Deadline(max(2 * PATIENCE_S, deadline.remaining_s()))):  # which never waits
+        if self._thread.join(Deadline(max(2 * LOOK_S, deadline.remaining_s()))):  # which never waits
             self.abandon_after_fork()
         else:
             log.error("the exchange with the neighbours is still busy; its sockets stay until the process ends")

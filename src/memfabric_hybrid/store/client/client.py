@@ -24,7 +24,7 @@ from memfabric_hybrid.errors import (
 )
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store import whereabouts
+from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
@@ -100,7 +100,7 @@ class StoreClient(Participant):
             if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
             if registration.given_up:
-                self._channel.standing.check_serving()
+                self._channel.state.check_serving()
         except BaseException:
             self._channel.watch_callbacks.remove(number)
             raise
@@ -135,7 +135,7 @@ class StoreClient(Participant):
         if self._closed:
             return
         self._closed = True
-        whereabouts.leave(self)
+        store_users.leave(self)
         self._channel.retire()
         self._tell(m.Goodbye())
         self._dialer.close()
@@ -149,11 +149,11 @@ class StoreClient(Participant):
         self._channel.abandon_after_fork()
 
     def _ask(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
-        if not self._channel.standing.records.concern(request):
+        if not self._channel.state.records.concern(request):
             reply = self._exchange(request, deadline, incarnation)
             if type(reply) is not m.NoSession:  # which a restarted store says that wants to know who we are first
                 return reply
-        held = self._channel.standing.give_back(request)
+        held = self._channel.state.give_back(request)
         while True:
             generation = self._channel.ready(deadline)
             try:
@@ -164,11 +164,11 @@ class StoreClient(Participant):
                 reply = m.Done(0)  # released by a repetition of this request, or lost with the store: gone, as wanted
             except BaseException as failure:
                 if not _is_outcome(failure):  # it may or may not be done: the store is told what is ours
-                    self._channel.hand_over_again(generation)
+                    self._channel.hand_over_again()
                 raise
             if type(reply) is m.NoSession:
                 self._channel.renew(generation)
-            elif self._channel.standing.record(generation, request, reply):
+            elif self._channel.state.record(generation, request, reply):
                 return reply
 
     def _exchange(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
@@ -191,9 +191,7 @@ class StoreClient(Participant):
                     connection.prove()
                 reply = connection.exchange(m.encode(request), until, now)
             except BaseException as error:
-                if until == deadline.at and not isinstance(error, ConnectionLost):  # what waits there ends with it
-                    connection.take_back()
-                pool.discard(connection)
+                pool.give_up(connection)
                 self._raise_unless_repeatable(error, request, deadline)
             else:
                 pool.give_back(connection)
@@ -219,11 +217,10 @@ class StoreClient(Participant):
                 "it may or may not have been carried out; read the key before trying again"
             ) from None
         self._dialer.lost()
-        self._pool.drop_idle()
 
     def _tell(self, request: m.Request) -> None:
         """Say it if the store is there, and do not mind if it is not."""
-        if not self._channel.standing.is_ready:
+        if not self._channel.state.is_ready:
             return
         deadline = self._last_words()
         try:

@@ -64,10 +64,13 @@ def shown_answer(answer: bytes) -> str:
 
 
 class Connection:
-    __slots__ = ("_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "is_silent", "peer_name", "url")
+    __slots__ = (
+        "_arrived", "_reader", "_socket", "_wait_s", "fd", "incarnation", "is_silent", "number", "peer_name", "url",
+    )  # fmt: skip
 
-    def __init__(self, connected: socket.socket | TlsSocket, peer_name: str, url: StoreUrl) -> None:
+    def __init__(self, connected: socket.socket | TlsSocket, peer_name: str, url: StoreUrl, number: int = 0) -> None:
         """Takes over a connected socket. `peer_name`: address and port of the store, as this machine reaches it."""
+        self.number = number  # among those of its client
         self.url = url  # where it was looked for
         self.fd = connected.fileno()
         self.peer_name = peer_name
@@ -193,14 +196,6 @@ class Connection:
         """From any thread: whoever is inside send or receive gets ConnectionLost. The owner still closes."""
         with contextlib.suppress(OSError):  # not connected any more: nobody can be waiting
             self._socket.shutdown(socket.SHUT_RDWR)
-
-    def take_back(self) -> None:
-        """When it is closed, what has been sent and has not arrived is not to arrive any more, however late.
-
-        Otherwise the kernel goes on sending: what was given up could be done after what was asked for later.
-        """
-        with contextlib.suppress(OSError):  # not connected any more
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def fall_silent(self) -> None:
         """From any thread: whoever is inside receive gets ConnectionLost; the store notices nothing yet."""

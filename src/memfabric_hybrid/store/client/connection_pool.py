@@ -24,6 +24,7 @@ class ConnectionPool:
         self.idle: deque[Connection] = deque()
         self._open: set[Connection] = set()  # idle ones and those in use
         self._closed = False
+        self._oldest = 0  # the number of the first one that has told the store what was given up
 
     def open(self, deadline: Deadline) -> Connection:
         """A new one, in use."""
@@ -54,7 +55,7 @@ class ConnectionPool:
 
     def give_back(self, connection: Connection) -> None:
         """After a complete exchange."""
-        if self._closed:
+        if self._closed or connection.number < self._oldest:
             self.discard(connection)
             return
         self.idle.append(connection)
@@ -65,13 +66,19 @@ class ConnectionPool:
                 return
             self.discard(coldest)
 
+    def give_up(self, connection: Connection) -> None:
+        """After an exchange that was not completed: whatever is asked for next, the store first hears of that."""
+        self._oldest = self._dialer.give_up(connection)
+        self.discard(connection)
+        self.drop_idle()
+
     def discard(self, connection: Connection) -> None:
-        """After anything else."""
+        """Nobody needs it any more."""
         self._open.discard(connection)
         connection.close()
 
     def drop_idle(self) -> None:
-        """One connection was lost, so those of the same store that nobody uses are suspect."""
+        """Those that nobody uses: each call opens a new one."""
         while (connection := self.take_idle()) is not None:
             self.discard(connection)
 

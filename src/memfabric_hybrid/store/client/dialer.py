@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from memfabric_hybrid.machine import callbacks, signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import AnswerLate, Connection, ConnectionLost, NoStore, NotAdmitted
-from memfabric_hybrid.store.client.greeting import Patience, greet, new_nonce
+from memfabric_hybrid.store.client.greeting import AnswerWait, greet, new_nonce
 from memfabric_hybrid.store.client.tls_socket import TlsSocket
 from memfabric_hybrid.store.local_socket import connect_local
 from memfabric_hybrid.store.protection import protection as protections
@@ -83,6 +84,8 @@ class Dialer:
         self._met: KnownStore | None = None
         self._useless_local = ""  # the store whose local socket is of no use, as the log has said
         self.returning = False  # the session was lost, and is about to be restored
+        self._numbers = itertools.count(1)
+        self._given_up: set[int] = set()  # connections of which the store is told in the next greeting
         self.point_at(url)
 
     def point_at(self, url: StoreUrl) -> None:
@@ -144,12 +147,23 @@ class Dialer:
         protection = self._protection()
         connection = self._at_local_socket(protection, until) if role == m.REQUESTS else None
         if connection is None:
-            connection = self._at_address(role, protection, Patience(until, waiting))
+            connection = self._at_address(role, protection, AnswerWait(until, waiting))
             if role == m.REQUESTS and (local := self._at_local_socket(protection, until)) is not None:
                 connection.close()
                 connection = local
         self._trouble = False
         return connection
+
+    def give_up(self, connection: Connection) -> int:
+        """What was asked for on it is not wanted any more, but may still be on its way, and arrive behind what is asked
+        for on another. Connections with this number and later ones have told the store before they are used.
+        """
+        self._given_up.add(connection.number)
+        return self.new_number()
+
+    def new_number(self) -> int:
+        """Of a connection: later ones have greater numbers, and begin to greet later."""
+        return next(self._numbers)
 
     def lost(self) -> None:
         """A connection broke: the next attempt is a reconnect."""
@@ -173,7 +187,7 @@ class Dialer:
             if url != self.url:
                 _abort(dialing)
 
-    def _at_address(self, role: int, protection: Protection, patience: Patience) -> Connection:
+    def _at_address(self, role: int, protection: Protection, wait: AnswerWait) -> Connection:
         url = self.url
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -185,13 +199,13 @@ class Dialer:
             dialing = self._open_socket(family, kind, protocol)
             try:
                 with self._abortable(dialing, url):
-                    self._connect(dialing, address, patience.until)
+                    self._connect(dialing, address, wait.until)
                     if role == m.EVENTS:
                         # Heartbeats that nobody acknowledges end the connection, should the store's machine vanish.
                         timeout_ms = max(1000, int(self._heartbeat_timeout_s * 1000))
                         dialing.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
                     place = KnownStore(url, "", _peer_name(dialing))
-                    connection, welcome = self._greeted(dialing, place, role, protection, patience)
+                    connection, welcome = self._greeted(dialing, place, role, protection, wait)
             except (ConnectionLost, AnswerLate) as error:
                 failure = error
                 continue
@@ -219,7 +233,7 @@ class Dialer:
             return None
         try:
             with self._abortable(dialing, met.url):
-                connection, _ = self._greeted(dialing, met, m.REQUESTS, protection, Patience(until))
+                connection, _ = self._greeted(dialing, met, m.REQUESTS, protection, AnswerWait(until))
                 if connection.incarnation != met.incarnation:
                     raise ConnectionLost(f"behind it is store {connection.incarnation}")
         except (ConnectionLost, AnswerLate) as error:
@@ -261,7 +275,7 @@ class Dialer:
             raise ConnectionLost("Connection refused (nobody listens there)")
 
     def _greeted(
-        self, connected: socket.socket, place: KnownStore, role: int, protection: Protection, patience: Patience
+        self, connected: socket.socket, place: KnownStore, role: int, protection: Protection, wait: AnswerWait
     ) -> tuple[Connection, m.Welcome]:
         """At the address, or at the local socket of a place whose key we know: there is no TLS, and no token."""
         ready: socket.socket | TlsSocket = connected
@@ -269,12 +283,18 @@ class Dialer:
             from memfabric_hybrid.store.client.tls_handshake import shake_hands  # here: it loads OpenSSL
 
             context = protection.tls.contexts().client
-            ready = shake_hands(connected, context, place.peer_name, place.url, patience)
-        connection = Connection(ready, place.peer_name, place.url)
+            ready = shake_hands(connected, context, place.peer_name, place.url, wait)
+        number = self.new_number()
+        given_up = tuple(self._given_up)  # after the number was drawn, see `give_up`
+        connection = Connection(ready, place.peer_name, place.url, number)
         token = None if place.local_key else protection.token
         nonce = b"" if token is None else new_nonce()
-        hello = m.Hello(self._session, role, self._heartbeat_timeout_s, self.returning, nonce, place.local_key)
-        return connection, greet(connection, self.url, hello, token, patience)
+        hello = m.Hello(
+            self._session, role, self._heartbeat_timeout_s, self.returning, nonce, place.local_key, number, given_up
+        )
+        welcome = greet(connection, self.url, hello, token, wait)
+        self._given_up.difference_update(given_up)
+        return connection, welcome
 
     def _call_hook(self) -> None:
         if self._before_reconnect is None or self.closing.is_set():

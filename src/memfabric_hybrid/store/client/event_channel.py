@@ -2,7 +2,7 @@
 
 The thread opens the channel, hands over (tells the store what this participant owns), and delivers pushes; it
 reconnects until the client closes. After the hand-over only the native heartbeat writes on the socket; it needs no GIL,
-so a long C call in this process is not taken for death. What callers have to know of it is its `standing`.
+so a long C call in this process is not taken for death. What callers have to know of it is its `state`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memfabric_hybrid.store.client.connection import AnswerLate, Connection, Con
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.left_behind import LeftBehind
 from memfabric_hybrid.store.client.loss_log import LossLog
-from memfabric_hybrid.store.client.standing import Standing
+from memfabric_hybrid.store.client.session_state import SessionState
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.interface import SessionCallback
 from memfabric_hybrid.store.session_events import (
@@ -31,7 +31,7 @@ from memfabric_hybrid.store.session_events import (
     SessionRestored,
 )
 
-HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore
+HANDOVER_TIMEOUT_S = 10.0  # for one attempt to connect, greet and restore; an etcd has as long
 BEATS_PER_TIMEOUT = 5
 NOTHING = m.Restore(0, {}, (), (), {})
 
@@ -56,25 +56,26 @@ class EventChannel:
         on_session: SessionCallback | None,
     ) -> None:
         self.watch_callbacks = WatchCallbacks()
-        self.standing = Standing(dialer)
+        self.state = SessionState(dialer)
         self._dialer = dialer
         self._interval_ms = max(1, int(heartbeat_timeout_s * 1000 / BEATS_PER_TIMEOUT))
         self._heartbeat_factory = heartbeat_factory
         self._on_session = on_session
         self._losses = LossLog(_log)
         self._left_behind = LeftBehind(heartbeat_timeout_s)
-        # Guarded by the standing's lock:
+        # Guarded by the state's lock:
         self._thread: ServiceThread | None = None
         self._connection: Connection | None = None
         self._heartbeat: RunningHeartbeat | None = None  # kept nowhere else: letting go of it closes its descriptors
         self._beats: BeatSupply | None = None  # of a TLS connection
         self._known_revision = 0
+        self._oldest = 0  # the number of the first connection on which all that is ours can be told
 
     # --- called by the threads of the program -----------------------------------------------------------------------
 
     def ready(self, deadline: Deadline) -> int:
         """Waits until the store knows our session; the generation. TimedOut names the store and the last error."""
-        return self.standing.wait(deadline, self._start)
+        return self.state.wait(deadline, self._start)
 
     def _start(self) -> None:
         if self._thread is None:
@@ -84,26 +85,28 @@ class EventChannel:
 
     def renew(self, generation: int | None = None) -> None:
         """Reconnect; with a generation only if that is still the present one."""
-        with self.standing.changed:
-            if self._connection is not None and generation in (None, self.standing.generation):
-                self.standing.is_ready = False
+        with self.state.changed:
+            if self._connection is not None and generation in (None, self.state.generation):
+                self.state.is_ready = False
                 self._connection.abort()
 
-    def hand_over_again(self, generation: int) -> None:
-        """The store may think otherwise of what is ours: it is told again, unless that has happened meanwhile.
+    def hand_over_again(self) -> None:
+        """The store may think otherwise of what is ours: it is told again, on a connection that is opened from now on.
 
-        On another connection, and this one stays open until then: the store takes who closes its channel for gone.
+        The one in use stays open until then: the store takes who closes its channel for gone. For the same reason a
+        hand-over under way goes on, and another one follows it.
         """
-        with self.standing.changed:
-            if self._connection is not None and generation == self.standing.generation:
-                self.standing.is_ready = False
+        with self.state.changed:
+            self._oldest = self._dialer.new_number()
+            if self._connection is not None and self.state.is_ready:
+                self.state.is_ready = False
                 self._connection.fall_silent()
 
     def follow(self) -> None:
         """The dialer points elsewhere: connect there, unless the thread has done so by itself."""
-        with self.standing.changed:
+        with self.state.changed:
             if self._connection is not None and self._connection.url != self._dialer.url:
-                self.standing.is_ready = False
+                self.state.is_ready = False
                 self._connection.fall_silent()
 
     def saw_revision(self, revision: int) -> None:
@@ -111,17 +114,17 @@ class EventChannel:
 
     def retire(self) -> None:
         """Do not reconnect any more: the end of the session is wanted."""
-        self.standing.retired = True
+        self.state.retired = True
 
     def give_up(self) -> None:
         """The dialer is closed already: nobody waits for us any more, and the thread does not dial again."""
         self.watch_callbacks.give_up()
-        self.standing.wake()
+        self.state.wake()
 
     def close(self, deadline: Deadline) -> None:
         """The dialer is closed already. Joins the thread, unless called by itself."""
         self.give_up()
-        with self.standing.changed:
+        with self.state.changed:
             thread = self._thread
             if self._connection is not None:
                 self._connection.abort()
@@ -134,7 +137,7 @@ class EventChannel:
     def abandon_after_fork(self) -> None:
         """In a forked child: there is no thread here; close our copies of the socket; the heartbeat has one."""
         self._heartbeat = None
-        self.standing.abandon_after_fork()
+        self.state.abandon_after_fork()
         self.watch_callbacks.abandon_after_fork()
         self._thread = None
         if self._connection is not None:
@@ -146,7 +149,7 @@ class EventChannel:
     def _fail(self, reason: str) -> None:
         """Without the thread nobody hears of deaths: the store must not take us for a member who does."""
         connection = self._connection
-        self.standing.failed(reason)
+        self.state.failed(reason)
         self.watch_callbacks.give_up()
         if connection is not None:
             self._let_go(connection)
@@ -160,7 +163,7 @@ class EventChannel:
 
     def _serve(self) -> None:
         pauses = pauses_s()
-        while not self.standing.retired and not self._dialer.closing.is_set():
+        while not self.state.retired and not self._dialer.closing.is_set():
             self._left_behind.close_if_due()
             try:
                 connection, event = self._hand_over()
@@ -174,36 +177,36 @@ class EventChannel:
             self._left_behind.replaced_at(connection.url)
             _native._pause_point("store.hand_over.accepted")
             self._report(event)  # whoever waits for the store knows what it has lost there before it goes on
-            self._losses.back(connection.url, self.standing.is_served(event))
+            self._losses.back(connection.url, self._is_served(connection, event))
             reason = self._deliver_until_lost(connection)
             moved = connection.url != self._dialer.url
             if connection.is_silent and not moved:
                 reason = "what this process owns there has to be told again"
             self._let_go(connection, keep=moved or connection.is_silent)
-            if not self.standing.retired:
+            if not self.state.retired:
                 self._losses.lost(connection.url, reason)
                 self._dialer.returning = True
                 self._report(SessionLost(reason))
 
     def _hand_over(self) -> tuple[Connection, SessionEvent]:
         """A connection on which the store has accepted everything we own."""
-        self.standing.attempt()
+        self.state.attempt()
         _native._pause_point("store.before_hand_over")
         until = clock.now() + HANDOVER_TIMEOUT_S
         connection = self._dialer.attempt(m.EVENTS, until)
         _native._pause_point("store.hand_over.greeted")
-        standing = self.standing
-        with standing.changed:
-            if standing.retired:
+        state = self.state
+        with state.changed:
+            if state.retired:
                 connection.close()
                 raise ConnectionLost("the client is closed")
             if connection.url != self._dialer.url:  # `follow` came before we had the connection
                 connection.close()
                 raise ConnectionLost(f"the store has moved to {self._dialer.url}")
             self._connection = connection
-            restore = standing.hand_over(self._known_revision, self.watch_callbacks.prefixes())
-        if not standing.was_ready and restore == NOTHING:
-            standing.was_ready = True
+            restore = state.hand_over(self._known_revision, self.watch_callbacks.prefixes())
+        if not state.was_ready and restore == NOTHING:
+            state.was_ready = True
             return connection, SessionConnected(connection.incarnation)
         try:
             connection.send(m.framed(restore), until)
@@ -215,9 +218,17 @@ class EventChannel:
         except (ConnectionLost, AnswerLate):
             self._let_go(connection)
             raise
-        standing.was_ready = True
+        state.was_ready = True
         self.saw_revision(reply.revision)
         return connection, SessionRestored(connection.incarnation, reply.refused)
+
+    def _is_served(self, connection: Connection, event: SessionEvent) -> str:
+        with self.state.changed:
+            owned = self.state.is_served(event)
+            if connection.number < self._oldest:  # something was given up while we handed over
+                self.state.is_ready = False
+                connection.fall_silent()
+            return owned
 
     def _start_heartbeat(self, connection: Connection) -> None:
         try:
@@ -261,11 +272,11 @@ class EventChannel:
     def _failed(self, error: Exception) -> None:
         self._dialer.lost()
         self._losses.still_lost(self._dialer.url, error)
-        self.standing.attempt_failed(error, self._dialer.refusal(error))
+        self.state.attempt_failed(error, self._dialer.refusal(error))
 
     def _let_go(self, connection: Connection, *, keep: bool = False) -> None:
-        with self.standing.changed:
-            self.standing.is_ready = False
+        with self.state.changed:
+            self.state.is_ready = False
             self._connection = None
         self._dialer.lost()
         heartbeat, self._heartbeat = self._heartbeat, None

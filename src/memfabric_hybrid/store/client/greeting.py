@@ -16,19 +16,19 @@ from memfabric_hybrid.waiting_log import WaitingLog
 GREETING_SLICE_S = 0.5  # of the wait for an answer, between looks whether to say that there is none
 
 
-class Patience(NamedTuple):
+class AnswerWait(NamedTuple):
     """How long to wait for the store's first words, and where to say that it waits."""
 
     until: float
     waiting: WaitingLog | None = None
 
 
-def greet(connection: Connection, url: StoreUrl, hello: m.Hello, token: bytes | None, patience: Patience) -> m.Welcome:
+def greet(connection: Connection, url: StoreUrl, hello: m.Hello, token: bytes | None, wait: AnswerWait) -> m.Welcome:
     """Says `hello`, which has a nonce if there is a token. NotAdmitted, ConnectionLost, AnswerLate, NoStore."""
-    connection.send(m.framed(hello), patience.until)
-    answer = _answer(connection, url, patience)
+    connection.send(m.framed(hello), wait.until)
+    answer = _answer(connection, url, wait)
     if token is not None:
-        answer = _prove(connection, hello, token, answer, patience.until)
+        answer = _prove(connection, hello, token, answer, wait.until)
     if type(answer) is m.Refused and answer.code == Code.NOT_CONNECTED:
         raise NotAdmitted(answer.sentence)
     if type(answer) is not m.Welcome:
@@ -57,19 +57,19 @@ def _prove(
     return connection.receive(until)
 
 
-def silent(peer_name: str, url: StoreUrl, patience: Patience) -> None:
+def silent(peer_name: str, url: StoreUrl, wait: AnswerWait) -> None:
     """Nothing has come for a while; AnswerLate when it is too late for anything to come."""
     silence = f"something at {peer_name} accepts connections and does not answer; is it a store?"
-    if clock.now() >= patience.until:
+    if clock.now() >= wait.until:
         raise AnswerLate(silence)
-    if patience.waiting is not None:
-        patience.waiting.tell(f"store {url} is not there: {silence}")
+    if wait.waiting is not None:
+        wait.waiting.tell(f"store {url} is not there: {silence}")
 
 
-def _answer(connection: Connection, url: StoreUrl, patience: Patience) -> m.ServerMessage:
+def _answer(connection: Connection, url: StoreUrl, wait: AnswerWait) -> m.ServerMessage:
     """To our Hello. NoStore for an answer in another language."""
     while True:
         try:
-            return connection.receive_first(min(patience.until, clock.now() + GREETING_SLICE_S))
+            return connection.receive_first(min(wait.until, clock.now() + GREETING_SLICE_S))
         except AnswerLate:  # nothing else is under way on this connection: the answer may still come
-            silent(connection.peer_name, url, patience)
+            silent(connection.peer_name, url, wait)

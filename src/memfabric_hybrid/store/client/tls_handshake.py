@@ -10,7 +10,7 @@ from memfabric_hybrid import clock
 from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.connection import ConnectionLost, NoStore, NotAdmitted, shown_answer
-from memfabric_hybrid.store.client.greeting import GREETING_SLICE_S, Patience, silent
+from memfabric_hybrid.store.client.greeting import GREETING_SLICE_S, AnswerWait, silent
 from memfabric_hybrid.store.client.tls_socket import RECEIVE_BYTES, TlsSocket
 from memfabric_hybrid.store.frames import FrameError, FrameReader
 from memfabric_hybrid.store.limits import MAX_GREETING_FRAME_BYTES
@@ -22,13 +22,13 @@ NO_TLS = "it speaks no TLS, and this process wants a store that does; call set_c
 
 
 def shake_hands(
-    connected: socket.socket, context: ssl.SSLContext, peer_name: str, url: StoreUrl, patience: Patience
+    connected: socket.socket, context: ssl.SSLContext, peer_name: str, url: StoreUrl, wait: AnswerWait
 ) -> TlsSocket:
     """NotAdmitted: one of the two does not trust the other. ConnectionLost, AnswerLate, NoStore as in `greet`."""
     stream = TlsStream(context, server_side=False)
     stream.start()
     connected.sendall(stream.outgoing())
-    received = _receive(connected, peer_name, url, patience)
+    received = _receive(connected, peer_name, url, wait)
     if received[0] not in (HANDSHAKE, ALERT):
         raise _no_tls(received)
     while True:
@@ -43,17 +43,17 @@ def shake_hands(
             tls = TlsSocket(connected, stream)
             tls.early(plain)
             return tls
-        received = _receive(connected, peer_name, url, patience)
+        received = _receive(connected, peer_name, url, wait)
 
 
-def _receive(connected: socket.socket, peer_name: str, url: StoreUrl, patience: Patience) -> bytes:
+def _receive(connected: socket.socket, peer_name: str, url: StoreUrl, wait: AnswerWait) -> bytes:
     while True:
-        connected.settimeout(max(0.001, min(patience.until - clock.now(), GREETING_SLICE_S)))
+        connected.settimeout(max(0.001, min(wait.until - clock.now(), GREETING_SLICE_S)))
         try:
             received = connected.recv(RECEIVE_BYTES)
         except TimeoutError as error:
             signal_handlers.pass_on(error)
-            silent(peer_name, url, patience)
+            silent(peer_name, url, wait)
             continue
         if not received:
             raise ConnectionLost("the store closed the connection")

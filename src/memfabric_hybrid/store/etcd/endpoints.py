@@ -14,7 +14,7 @@ from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, Tim
 from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NotAdmitted
-from memfabric_hybrid.store.client.greeting import Patience
+from memfabric_hybrid.store.client.greeting import AnswerWait
 from memfabric_hybrid.store.client.tls_socket import TlsSocket
 from memfabric_hybrid.store.etcd import api, credentials
 from memfabric_hybrid.store.etcd.complaints import raised_by
@@ -164,7 +164,7 @@ class Endpoints:
 
         host, port = endpoint
         try:
-            return shake_hands(connected, identity.contexts().client, f"{host}:{port}", url, Patience(until))
+            return shake_hands(connected, identity.contexts().client, f"{host}:{port}", url, AnswerWait(until))
         except NotAdmitted:
             raise
         except (ConnectionLost, OSError) as error:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.etcd import api
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.interface import OtherIncarnation
-from memfabric_hybrid.store.limits import MAX_PREFIX_BYTES, MIB, check_counter, shown
+from memfabric_hybrid.store.limits import MAX_PREFIX_BYTES, MIB, check_counter, counter, shown
 
 MAX_VALUE_BYTES = MIB  # etcd takes requests of 1.5 MiB unless it is told otherwise
 NOBODY = 0
-
-_COUNTER = re.compile(rb"-?[0-9]{1,19}")
 
 
 def check_value(key: str, value: bytes) -> None:
@@ -97,9 +93,7 @@ class KeyRequests:
         found = self._read(request.key, deadline)
         while True:
             before = b"0" if found is None else found.value
-            if not _COUNTER.fullmatch(before):
-                raise InvalidParam(f"key {shown(request.key)} holds {before[:32]!r}, which is no counter")
-            total = int(before) + request.delta
+            total = counter(request.key, before) + request.delta
             check_counter(request.key, total, "new value")
             done, found = self._replace(request.key, found, str(total).encode(), deadline)
             if done:

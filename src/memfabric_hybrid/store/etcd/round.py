@@ -9,9 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from memfabric_hybrid.errors import FabricError, NotConnected, TimedOut
-from memfabric_hybrid.store.limits import shown
-
-SHOWN_RANKS = 16
+from memfabric_hybrid.store.state import rendezvous
 
 
 class Arrival(msgspec.Struct, array_like=True, frozen=True):
@@ -36,7 +34,7 @@ class Round:
         self.lost: int | None = None  # a rank that is not here, and whose claim has ended: do not wait any longer
         self.is_complete = False
         self.parts: list[bytes] = []  # all of them, once it is complete
-        self._what = f"gather {shown(group)} round {number}"
+        self._name = (group, number)
         self._here: dict[int, bytes] = {}
         self._gave_up: set[int] = set()
         self._claimed: set[int] = set()
@@ -85,14 +83,6 @@ class Round:
     def failure(self, timeout_s: float) -> FabricError:
         """Why it is over for who has withdrawn."""
         if self.lost is not None:
-            return NotConnected(f"{self._what}: rank {self.lost} left or died before all had arrived")
+            return NotConnected(rendezvous.lost(self._name, self.lost))
         missing = [rank for rank in range(self.size) if rank not in self._here and rank not in self._gave_up]
-        gave_up = f" (arrived, but gave up before: {_listed(sorted(self._gave_up))})" if self._gave_up else ""
-        return TimedOut(
-            f"{self._what}: {len(missing)} of {self.size} ranks did not arrive "
-            f"within {timeout_s:.2f} s: {_listed(missing)}{gave_up}"
-        )
-
-
-def _listed(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:SHOWN_RANKS])) + (", ..." if len(ranks) > SHOWN_RANKS else "")
+        return TimedOut(rendezvous.too_late(self._name, self.size, missing, self._gave_up, timeout_s))

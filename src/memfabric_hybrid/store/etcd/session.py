@@ -2,7 +2,7 @@
 
 The thread opens the channel, hands over (takes the lease and writes what this participant owns, if etcd may lack it),
 and delivers events; it goes on with the next endpoint, or with the same one when that is back, until the participant
-closes. What callers have to know of it is its `standing`. An endpoint that is lost while another one serves is no event
+closes. What callers have to know of it is its `state`. An endpoint that is lost while another one serves is no event
 for the program: the lease lives on, and the events continue where they stopped.
 """
 
@@ -17,9 +17,9 @@ from memfabric_hybrid.machine import callbacks, file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.dialer import pauses_s
-from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
+from memfabric_hybrid.store.client.event_channel import HANDOVER_TIMEOUT_S, HeartbeatFactory
 from memfabric_hybrid.store.client.loss_log import LossLog
-from memfabric_hybrid.store.client.standing import Standing
+from memfabric_hybrid.store.client.session_state import SessionState
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.etcd import incarnation, lease
 from memfabric_hybrid.store.etcd.channel import Channel
@@ -37,7 +37,6 @@ from memfabric_hybrid.store.session_events import (
     SessionRestored,
 )
 
-HAND_OVER_S = 10.0  # for one attempt to connect and to write what is ours
 FAIL_OVER_S = 2.0  # in which other endpoints take over, after an election if need be, and nobody is told
 
 _log = logs.get(__name__)
@@ -54,8 +53,8 @@ class Session:
         on_session: SessionCallback | None,
     ) -> None:
         self.watch_callbacks = WatchCallbacks()
-        self.standing = Standing(scope.gateway.endpoints)
-        self.feed = Feed(self.standing.check_serving)
+        self.state = SessionState(scope.gateway.endpoints)
+        self.feed = Feed(self.state.check_serving)
         self._delivery = Delivery(scope, self.watch_callbacks, self.feed)  # the event thread's
         self._scope = scope
         self._endpoints = scope.gateway.endpoints
@@ -63,7 +62,7 @@ class Session:
         self._heartbeat_factory = heartbeat_factory
         self._on_session = on_session
         self._losses = LossLog(_log)
-        # Guarded by the standing's lock:
+        # Guarded by the state's lock:
         self._thread: ServiceThread | None = None
         self._wake_fd = -1  # an eventfd: the thread has something to do, or has to end
         self._channel: Channel | None = None
@@ -76,7 +75,7 @@ class Session:
 
     def ready(self, deadline: Deadline) -> int:
         """Waits until etcd has our lease and all that is ours; the generation. TimedOut names the last error."""
-        return self.standing.wait(deadline, self._start)
+        return self.state.wait(deadline, self._start)
 
     def _start(self) -> None:
         if self._thread is not None:
@@ -94,38 +93,38 @@ class Session:
 
     def start_watch(self, number: int) -> None:
         """The thread brings the first snapshot."""
-        with self.standing.changed:
+        with self.state.changed:
             self._new_watches.append(number)
         self._wake()
 
     def renew(self, generation: int | None = None) -> None:
         """Hand over again; with a generation only if that is still the present one."""
-        with self.standing.changed:
-            if generation in (None, self.standing.generation):
-                self.standing.is_ready = False
+        with self.state.changed:
+            if generation in (None, self.state.generation):
+                self.state.is_ready = False
                 if self._channel is not None:
                     self._channel.abort()
         self._wake()
 
     @property
     def has_begun(self) -> bool:
-        return self.standing.generation > 0
+        return self.state.generation > 0
 
     def retire(self) -> None:
         """Do not reconnect any more: the end of the session is wanted."""
-        self.standing.retired = True
+        self.state.retired = True
 
     def give_up(self) -> None:
         """The endpoints are closed already: nobody waits for us any more, and the thread does not connect again."""
         self.watch_callbacks.give_up()
         self.feed.wake()
-        self.standing.wake()
+        self.state.wake()
         self._wake()
 
     def close(self, deadline: Deadline) -> None:
         """The endpoints are closed already. Joins the thread, unless called by itself."""
         self.give_up()
-        with self.standing.changed:
+        with self.state.changed:
             thread = self._thread
             if self._channel is not None:
                 self._channel.abort()
@@ -137,7 +136,7 @@ class Session:
 
     def abandon_after_fork(self) -> None:
         """In a forked child: there is no thread here; close our copies of the sockets."""
-        self.standing.abandon_after_fork()
+        self.state.abandon_after_fork()
         self.watch_callbacks.abandon_after_fork()
         self.feed.abandon_after_fork()
         self._thread = None
@@ -149,7 +148,7 @@ class Session:
             self._channel = None
 
     def _wake(self) -> None:
-        with self.standing.changed:
+        with self.state.changed:
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
 
@@ -157,12 +156,12 @@ class Session:
 
     def _fail(self, reason: str) -> None:
         """Without the thread nobody hears of deaths: others must not take us for a member who does."""
-        self.standing.failed(reason)
+        self.state.failed(reason)
         self.watch_callbacks.give_up()
         self.feed.wake()
         self._let_go()
         try:
-            lease.revoke(self._scope, clock.now() + HAND_OVER_S)
+            lease.revoke(self._scope, clock.now() + HANDOVER_TIMEOUT_S)
         except (ConnectionLost, AnswerLate, FabricError) as error:
             _log.warning("store %s: our lease ends by itself: %s", self._endpoints.url, error)
         self._report(SessionFailed(reason))
@@ -171,13 +170,13 @@ class Session:
         try:
             self._serve()
         finally:
-            with self.standing.changed:
+            with self.state.changed:
                 os.close(self._wake_fd)
                 self._wake_fd = -1
 
     def _serve(self) -> None:
         pauses, reason = pauses_s(), ""
-        while not self.standing.retired and not self._endpoints.closing.is_set():
+        while not self.state.retired and not self._endpoints.closing.is_set():
             try:
                 event = self._hand_over()
             except Exception as error:
@@ -189,12 +188,12 @@ class Session:
             self._is_lost = False
             if event is not None:
                 self._report(event)  # whoever waits for the store knows what it has lost there before it goes on
-            self._losses.back(self._endpoints.url, self.standing.is_served(event))
+            self._losses.back(self._endpoints.url, self.state.is_served(event))
             reason = self._deliver_until_lost(event is not None)
             self._lost_at = clock.now()
             endpoint = None if self._channel is None else self._channel.endpoint
             self._let_go()
-            if not self.standing.retired and not self._endpoints.closing.is_set():
+            if not self.state.retired and not self._endpoints.closing.is_set():
                 _log.info("store %s: %s; connecting again", self._endpoints.url, reason)
                 if endpoint is not None and len(self._endpoints.url.endpoints) > 1:
                     self._endpoints.failed(endpoint)
@@ -205,13 +204,13 @@ class Session:
 
         In this order: what happens after the revision that is looked at first comes as an event.
         """
-        standing = self.standing
-        standing.attempt()
-        with standing.changed:
+        state = self.state
+        state.attempt()
+        with state.changed:
             self._scope.rename()
-        until = clock.now() + HAND_OVER_S
+        until = clock.now() + HANDOVER_TIMEOUT_S
         life, revision = incarnation.find(self._scope, self._timeout_s, until)
-        is_first = not standing.was_ready
+        is_first = not state.was_ready
         is_kept = not is_first and lease.keep(self._scope, until)
         if not is_kept:
             lease.grant(self._scope, incarnation.ttl_s(self._timeout_s), until)
@@ -221,12 +220,12 @@ class Session:
             return None
         if not is_first and not self._is_lost:
             self._tell_lost("events were missed" if is_kept else "the lease was over")
-        with standing.changed:
-            owned = standing.hand_over(0, {})
+        with state.changed:
+            owned = state.hand_over(0, {})
         _native._pause_point("store.before_hand_over")
         still_there = lease.keys_of(self._scope, until) if is_kept else []
-        refused = restore(self._scope, owned, still_there, Deadline(HAND_OVER_S))
-        standing.was_ready = True
+        refused = restore(self._scope, owned, still_there, Deadline(HANDOVER_TIMEOUT_S))
+        state.was_ready = True
         self._delivery.incarnation = life
         if self._has_gap:
             self._delivery.revision = revision
@@ -246,8 +245,8 @@ class Session:
 
     def _open_channel_after(self, revision: int, until: float) -> None:
         channel = Channel(self._scope, self._timeout_s, self._heartbeat_factory)
-        with self.standing.changed:
-            if self.standing.retired:
+        with self.state.changed:
+            if self.state.retired:
                 raise ConnectionLost("the participant is closed")
             self._channel = channel
         channel.open(revision + 1, until)
@@ -260,9 +259,9 @@ class Session:
                 self._has_gap = False
                 self.feed.gap(self._delivery.revision)
             if with_snapshots:
-                with self.standing.changed:
+                with self.state.changed:
                     self._new_watches = list(self.watch_callbacks.prefixes())
-            while self.standing.is_ready and not self._endpoints.closing.is_set():
+            while self.state.is_ready and not self._endpoints.closing.is_set():
                 self._start_watches()
                 for seen in channel.next(self._wake_fd):
                     self._delivery.deliver(seen)
@@ -278,18 +277,18 @@ class Session:
             return str(lost) or "no answer"
 
     def _start_watches(self) -> None:
-        with self.standing.changed:
+        with self.state.changed:
             numbers, self._new_watches = self._new_watches, []
         for number in numbers:
-            self._delivery.snapshot(number, clock.now() + HAND_OVER_S)
+            self._delivery.snapshot(number, clock.now() + HANDOVER_TIMEOUT_S)
 
     def _failed(self, error: Exception, reason: str) -> None:
         fails_over = len(self._endpoints.url.endpoints) > 1 and clock.now() < self._lost_at + FAIL_OVER_S
-        if self.standing.was_ready and not self._is_lost and not fails_over:
+        if self.state.was_ready and not self._is_lost and not fails_over:
             self._tell_lost(f"{reason or 'lost'}; {error}")
         self._losses.still_lost(self._endpoints.url, error)
         refusal = failure_of(error.code, str(error)) if isinstance(error, (Misuse, NotConnected)) else None
-        self.standing.attempt_failed(error, refusal)
+        self.state.attempt_failed(error, refusal)
 
     def _tell_lost(self, reason: str) -> None:
         self._is_lost = True
@@ -297,8 +296,8 @@ class Session:
         self._report(SessionLost(reason))
 
     def _let_go(self) -> None:
-        with self.standing.changed:
-            self.standing.is_ready = False
+        with self.state.changed:
+            self.state.is_ready = False
             channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()

@@ -11,7 +11,7 @@ from memfabric_hybrid.errors import FabricError, NoResources, NotExist, TimedOut
 from memfabric_hybrid.logs import get as get_log
 from memfabric_hybrid.machine.service_thread import THREAD_ENDS_S
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store import whereabouts
+from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
@@ -82,12 +82,12 @@ class EtcdStore(Participant):
         self._session.ready(deadline)
         self._session.watch_callbacks.add(number, registration)
         try:
-            self._session.standing.check_serving()
+            self._session.state.check_serving()
             self._session.start_watch(number)
             if not registration.has_snapshot.wait(deadline.remaining_s()):
                 raise TimedOut(f"store {self.url}: no snapshot of prefix {prefix!r} within {deadline.timeout_s:g} s")
             if registration.given_up:
-                self._session.standing.check_serving()
+                self._session.state.check_serving()
         except BaseException:
             self._session.watch_callbacks.remove(number)
             raise
@@ -115,7 +115,7 @@ class EtcdStore(Participant):
         if self._closed:
             return
         self._closed = True
-        whereabouts.leave(self)
+        store_users.leave(self)
         self._session.retire()
         if self._session.has_begun:
             self._say_goodbye()
@@ -153,11 +153,11 @@ class EtcdStore(Participant):
         session = self._session
         if isinstance(request, (m.Wait, m.Gather)):
             return self._wait_for(request, deadline)
-        if not session.standing.records.concern(request):
+        if not session.state.records.concern(request):
             return self._do(request, deadline, incarnation, None)
         self._check_affordable(request)
-        claim = session.standing.records.claim_of(request.key) if isinstance(request, m.Delete) else None
-        held = session.standing.give_back(request)
+        claim = session.state.records.claim_of(request.key) if isinstance(request, m.Delete) else None
+        held = session.state.give_back(request)
         while True:
             generation = session.ready(deadline)
             try:
@@ -169,7 +169,7 @@ class EtcdStore(Participant):
                 if not held:
                     raise
                 reply = m.Done(0)  # released by a repetition of this request, or lost with etcd: gone, as wanted
-            if session.standing.record(generation, request, reply):
+            if session.state.record(generation, request, reply):
                 return reply
 
     def _do(
@@ -236,13 +236,13 @@ class EtcdStore(Participant):
             return value
 
     def _is_claim(self, key: str) -> bool:
-        return self._session.standing.records.claim_of(key) is not None
+        return self._session.state.records.claim_of(key) is not None
 
     def _check_affordable(self, request: m.Request) -> None:
         if not isinstance(request, (m.Set, m.CompareAndSet)):
             return
         key, value = request.key, request.value
-        total_bytes = self._session.standing.records.owned_bytes(key) + _size_bytes(key, value)
+        total_bytes = self._session.state.records.owned_bytes(key) + _size_bytes(key, value)
         if total_bytes > self.max_ephemeral_bytes:
             raise NoResources(
                 f"ephemeral key {shown(key)}: the ephemeral keys of this member would hold {total_bytes} bytes, "

@@ -29,13 +29,12 @@ _log = logs.get(__name__)
 class Peer(asyncio.Protocol):
     """One accepted connection."""
 
-    __slots__ = ("number", "partial_bytes", "reader", "server", "transport")
+    __slots__ = ("number", "reader", "server", "transport")
 
     def __init__(self, server: StoreServer, number: ConnectionId) -> None:
         self.server = server
         self.number = number
         self.reader = FrameReader(MAX_GREETING_FRAME_BYTES)
-        self.partial_bytes = 0  # of a frame that is not complete yet, as the server counts them
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)  # set before anything else is called
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +72,7 @@ class Peer(asyncio.Protocol):
                 payloads = [data[HEADER_BYTES:]]
             else:
                 payloads = reader.feed(data)
-                server.count_partial(self)
+                server.count_incomplete(self, is_new=bool(payloads))
                 if not payloads:
                     state.heard(self.number, now)
             for payload in payloads:
@@ -122,7 +121,7 @@ class Peer(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.reader.buffer.clear()
-        self.server.count_partial(self)
+        self.server.count_incomplete(self)
         if self.server.peers.pop(self.number, None) is not None:
             self.server.carry_out(self.server.state.disconnected(self.number))
             self.server.after_events()

@@ -22,13 +22,13 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, RepeatInvoke
 from memfabric_hybrid.machine import file_descriptors
 from memfabric_hybrid.machine.service_thread import ServiceThread
-from memfabric_hybrid.store.frames import FrameError
 from memfabric_hybrid.store.limits import MAX_GROUP_RANKS, MAX_REQUEST_FRAME_BYTES, MIB
 from memfabric_hybrid.store.local_socket import listen_local
 from memfabric_hybrid.store.messages import framed
 from memfabric_hybrid.store.proofs import NONCE_BYTES
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.protection import Protection, ProtectionSource
+from memfabric_hybrid.store.server.incomplete import IncompleteFrames, Leaving
 from memfabric_hybrid.store.server.listeners import listen, serve_other_hosts
 from memfabric_hybrid.store.server.peer import MAX_BACKLOG_BYTES, Peer
 from memfabric_hybrid.store.server.unread import LARGE_BYTES, UnreadMessages
@@ -51,8 +51,6 @@ except ImportError as error:
 LOCAL_KEY_BYTES = 32
 STRANGERS_ALLOWED = 512  # connections that have not greeted yet, at least
 MAX_CONNECTIONS = 2 * MAX_GROUP_RANKS  # a member has one for events and, now and then, others for its calls
-MAX_PARTIAL_BYTES = 128 * MIB  # of frames that are not complete yet, of all connections together
-MAX_MEMBERS_PARTIAL_BYTES = 512 * MIB  # the same when it is a member that sends
 MAX_UNREAD_BYTES = 512 * MIB  # of large answers and pushes, of all connections together
 TICK_S = 0.1
 STOP_S = 5.0  # for the loop to end; it is never busy for long
@@ -94,7 +92,7 @@ class StoreServer:
         self._push_at = NEVER  # when pushes are due next
         self._push_timer: asyncio.Handle | None = None
         self._most = min(MAX_CONNECTIONS, file_descriptors.most_allowed())
-        self._partial_bytes = 0
+        self._incomplete = IncompleteFrames(self.state.is_of_member)
         self._unread = UnreadMessages(shares=_uvloop_error is None and self._protection.tls is None)
         self._refusals = RateLimit()  # of lines in the log
         self.lingering: set[TlsPeer] = set()  # closed; their last words are on the way
@@ -114,18 +112,18 @@ class StoreServer:
         if len(self.peers) > self._most:
             self.carry_out(self.state.make_room(peer.number))
 
-    def count_partial(self, peer: Peer) -> None:
+    def count_incomplete(self, peer: Peer, *, is_new: bool = False) -> None:
         """Frames that are not complete yet hold memory, which all connections together may have so much of."""
-        size_bytes = len(peer.reader.buffer)
-        self._partial_bytes += size_bytes - peer.partial_bytes
-        peer.partial_bytes = size_bytes
-        if self._partial_bytes > MAX_PARTIAL_BYTES and size_bytes:
-            is_member = self.state.is_of_member(peer.number)
-            if not is_member or self._partial_bytes > MAX_MEMBERS_PARTIAL_BYTES:
-                raise FrameError(
-                    f"all connections together have {self._partial_bytes} bytes of frames that are not complete; "
-                    "try again when others have sent theirs"
-                )
+        self._incomplete.count(peer.number, len(peer.reader.buffer), clock.now(), is_new=is_new)
+        while (leaving := self._incomplete.surplus()) is not None:
+            self._expel(leaving)
+
+    def _expel(self, leaving: Leaving) -> None:
+        """Its memory is let go at once, whether or not it reads what it is told."""
+        peer = self.peers[leaving.connection]
+        peer.reader.buffer.clear()
+        self._incomplete.count(peer.number, 0, clock.now(), is_new=True)
+        self.carry_out(self.state.expel(*leaving))
 
     def start(self) -> None:
         """InvalidParam: not an address of this machine. ResourceInUse: taken."""
@@ -363,6 +361,8 @@ class StoreServer:
             _log.warning("store %s: somebody at %s is not admitted: %s%s", self.url, peer.name, reason, more)
 
     def _tick(self) -> None:
+        for leaving in self._incomplete.late(clock.now()):
+            self._expel(leaving)
         self.carry_out(self.state.tick(clock.now()))
         self._arm(clock.now() + TICK_S)
         self.after_events()

@@ -42,7 +42,7 @@ class Gate:
         self.local_key = local_key  # empty: the local socket is as open as the address
         self._asked: dict[ConnectionId, _Asked] = {}
 
-    def judge(self, connection: ConnectionId, hello: m.Hello, is_local: bool) -> Verdict:
+    def validate(self, connection: ConnectionId, hello: m.Hello, is_local: bool) -> Verdict:
         if is_local and self.local_key:
             if is_same(hello.local_key, self.local_key):
                 return hello

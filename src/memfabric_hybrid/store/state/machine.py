@@ -8,11 +8,9 @@ is in `tables.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from memfabric_hybrid.errors import Code, FabricError
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.limits import MAX_REVISION, MAX_SESSION_CONNECTIONS, MAX_TIMEOUT_S, SESSION_ID_BYTES
+from memfabric_hybrid.store.limits import MAX_SESSION_CONNECTIONS, MAX_TIMEOUT_S, SESSION_ID_BYTES
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.gate import Gate, NotAdmitted
 from memfabric_hybrid.store.state.next_deadline import NEVER
@@ -22,6 +20,7 @@ from memfabric_hybrid.store.state.tables import NeedsSession, StoreTables
 
 HELLO_TIMEOUT_S = 10.0
 NEW_CHANNEL = "its session has a new event channel"
+GIVEN_UP = "its process has given up what it asked for there"
 
 
 class StoreState:
@@ -40,7 +39,7 @@ class StoreState:
         self._strangers: dict[ConnectionId, float] = {}  # connections that are not admitted yet → since when
         self._local: set[ConnectionId] = set()  # of these, those at the local socket
         self._greeted: dict[ConnectionId, bytes] = {}  # request connection → session id; event channels: `sessions.py`
-        self._connections: Counter[bytes] = Counter()  # session id → how many of these
+        self._connections: dict[bytes, dict[ConnectionId, int]] = {}  # session id → of these its own, numbered by it
 
     @property
     def next_deadline(self) -> float:
@@ -187,14 +186,17 @@ class StoreState:
     def _ungreet(self, connection: ConnectionId) -> None:
         session_id = self._greeted.pop(connection, None)
         if session_id is not None:
-            self._connections[session_id] -= 1
-            if not self._connections[session_id]:
+            mine = self._connections[session_id]
+            del mine[connection]
+            if not mine:
                 del self._connections[session_id]
 
     def _close_requests(self, session_id: bytes, reason: str) -> list[Effect]:
         """Of a host that has vanished nobody else would ever say that its connections are of no use."""
-        mine = [connection for connection, owner in self._greeted.items() if owner == session_id]
-        return [effect for connection in mine for effect in (*self.disconnected(connection), Close(connection, reason))]
+        return self._close_all(list(self._connections.get(session_id, ())), reason)
+
+    def _close_all(self, connections: list[ConnectionId], reason: str) -> list[Effect]:
+        return [effect for one in connections for effect in (*self.disconnected(one), Close(one, reason))]
 
     def _serve_claims(self, now: float) -> list[Effect]:
         """Those that had to wait until it was known which ranks are free."""
@@ -233,7 +235,7 @@ class StoreState:
         elif (flaw := _flaw(message)) is not None:
             return self.expel(connection, f"Hello with {flaw}")
         else:
-            verdict = self.gate.judge(connection, message, connection in self._local)
+            verdict = self.gate.validate(connection, message, connection in self._local)
         if isinstance(verdict, NotAdmitted):
             return self.refuse(connection, verdict.why)
         if isinstance(verdict, m.Challenge):
@@ -251,22 +253,27 @@ class StoreState:
         return self._welcome(connection, hello, now)
 
     def _welcome(self, connection: ConnectionId, message: m.Hello, now: float) -> list[Effect]:
-        if message.role == m.REQUESTS and self._connections[message.session] >= MAX_SESSION_CONNECTIONS:
+        mine = self._connections.get(message.session, {})
+        given_up = [one for one, number in mine.items() if number in message.given_up]
+        effects = self._close_all(given_up, GIVEN_UP)  # before the Welcome: whatever it asks for next comes after that
+        if message.role == m.REQUESTS and len(mine) >= MAX_SESSION_CONNECTIONS:
             why = f"this session has {MAX_SESSION_CONNECTIONS} connections, the most it can have"
             return [
+                *effects,
                 Send((connection,), m.Refused(Code.NO_RESOURCES, why)),
                 Close(connection, why),
                 *self.disconnected(connection),
             ]
-        welcome = Send((connection,), m.Welcome(self.incarnation, self.tables.keyspace.revision, self.gate.local_key))
+        welcome = m.Welcome(self.incarnation, self.tables.keyspace.revision, self.gate.local_key)
+        effects.append(Send((connection,), welcome))
         if message.role == m.REQUESTS:
             self._greeted[connection] = message.session
-            self._connections[message.session] += 1
-            return [welcome]
+            self._connections.setdefault(message.session, {})[connection] = message.number
+            return effects
         surplus = self.tables.sessions.open(
             message.session, connection, message.heartbeat_timeout_s, now, returning=message.returning
         )
-        return [welcome] if surplus is None else [Close(surplus, NEW_CHANNEL), welcome]
+        return effects if surplus is None else [Close(surplus, NEW_CHANNEL), *effects]
 
     def _on_channel(self, session: Session, connection: ConnectionId, message: m.Request, now: float) -> list[Effect]:
         session.heard_at = now
@@ -277,9 +284,9 @@ class StoreState:
             return effects
         if type(message) is not m.Restore:
             return effects + self.expel(connection, f"{type(message).__name__} on the event channel")
-        if not 0 <= message.known_revision <= MAX_REVISION:
+        if message.known_revision < 0:
             return effects + self.expel(connection, f"Restore with the impossible revision {message.known_revision}")
-        return effects + restore(self.tables, session, message)
+        return effects + restore(self.tables, session, message, now)
 
     def _end_session(self, session: Session, reason: str) -> list[Effect]:
         channels = list(session.channels)
@@ -303,4 +310,6 @@ def _flaw(hello: m.Hello) -> str | None:
         return f"the unknown role {hello.role}"
     if not 0 < hello.heartbeat_timeout_s <= MAX_TIMEOUT_S:
         return f"a heartbeat timeout of {hello.heartbeat_timeout_s} s"
+    if len(hello.given_up) > MAX_SESSION_CONNECTIONS:
+        return f"{len(hello.given_up)} connections that it has given up"
     return None

@@ -39,6 +39,11 @@ def keeper_of(key: str) -> Keeper | None:
     return Keeper(GROUPS[kind], _rank(parts[-1]) if is_one_ranks else NO_RANK)
 
 
+def group_of(name: str) -> str | None:
+    """The group whose members alone have such keys, ranges and rendezvous. None: anybody has."""
+    return GROUPS[_kind(name)] if is_kept(name) else None
+
+
 def check_writer(ranks: RankTable, key: str, session: bytes, *, ephemeral: bool = True) -> None:
     """InvalidParam unless this session may write the key. Members' keys vanish with them, so they are ephemeral."""
     keeper = keeper_of(key)

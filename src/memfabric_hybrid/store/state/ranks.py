@@ -9,8 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
-from memfabric_hybrid.store.limits import check_capacity, shown
+from memfabric_hybrid.store.limits import check_capacity, check_wanted, is_kept, shown
+from memfabric_hybrid.store.state.next_deadline import NEVER
 
+SETTLE_S = 5.0  # from the claim of a rank to what its owner writes first: members do that at once
 OFFER_S = 2.0  # how long a rank that somebody was told of is not the first one that others are told of
 
 
@@ -31,12 +33,14 @@ class Group(msgspec.Struct):
     claims: dict[int, Claim] = msgspec.field(default_factory=dict)
     ranks: dict[Claim, int] = msgspec.field(default_factory=dict)  # the same, by claim
     members: dict[bytes, int] = msgspec.field(default_factory=dict)  # session → how many ranks it has
+    unsettled: dict[int, float] = msgspec.field(default_factory=dict)  # rank without a word of its owner → since when
     taken_below: int = 0  # every rank below this one is taken
     offers: dict[int, tuple[bytes, float]] = msgspec.field(default_factory=dict)  # rank → to whom, until when
     offered: dict[bytes, int] = msgspec.field(default_factory=dict)  # the same, by session
 
-    def take(self, rank: int, claim: Claim) -> None:
+    def take(self, rank: int, claim: Claim, now: float) -> None:
         self.claims[rank] = claim
+        self.unsettled[rank] = now
         self.ranks[claim] = rank
         self.members[claim.session] = self.members.get(claim.session, 0) + 1
         self._withdraw_offer(rank)
@@ -45,6 +49,7 @@ class Group(msgspec.Struct):
 
     def release(self, rank: int) -> None:
         claim = self.claims.pop(rank)
+        self.unsettled.pop(rank, None)
         del self.ranks[claim]
         self.members[claim.session] -= 1
         if not self.members[claim.session]:
@@ -54,6 +59,10 @@ class Group(msgspec.Struct):
     def free(self) -> Iterator[int]:
         """The free ranks, the lowest first."""
         return (rank for rank in range(self.taken_below, self.capacity) if rank not in self.claims)
+
+    def idle(self, now: float) -> Iterator[int]:
+        """Ranks whose owners have had the time to write something, and have not; the oldest first."""
+        return (rank for rank, since in self.unsettled.items() if now - since >= SETTLE_S)
 
     def offer(self, session: bytes, now: float) -> int | None:
         """The lowest free rank that nobody else was told of just now; if there is none, the lowest.
@@ -108,8 +117,7 @@ class RankTable:
     ) -> int:
         """The rank that `take` may take; the same claim again finds the same rank. Changes nothing."""
         check_capacity(name, capacity)
-        if wanted is not None and not 0 <= wanted < capacity:
-            raise InvalidParam(f"wanted rank {wanted} of group {shown(name)} is outside 0 to {capacity - 1}")
+        check_wanted(name, capacity, wanted)
         group = self._groups.get(name) or Group(capacity)
         if group.capacity != capacity:
             raise InvalidParam(
@@ -124,27 +132,64 @@ class RankTable:
             if wanted is None:
                 raise NoResources(
                     f"all ranks of group {shown(name)} are taken: capacity {group.capacity}, {len(group.claims)} "
-                    f"claimed, {len(barred)} excluded by the caller; raise the world size or let members leave first"
+                    f"claimed, {len(barred)} excluded by the caller{_of_silent_owners(group)}; raise the world size or "
+                    "let members leave first"
                 )
         elif wanted in group.claims:
             raise Duplicated(f"rank {wanted} of {shown(name.removesuffix('/ranks'))} is taken by another member")
         return wanted
 
-    def free(self, name: str, capacity: int, most: int, session: bytes = b"", now: float = 0.0) -> tuple[int, ...]:
-        """The lowest free ranks below `capacity`; before them the one that is offered to that session."""
+    def in_the_way(
+        self, name: str, capacity: int, claim: Claim, wanted: int | None, excluded: Collection[int], since: float
+    ) -> list[int]:
+        """Taken ranks without which the claim would be granted, of owners that have not written a word since then.
+
+        A capacity that nobody but they have named is in the way with all of its ranks.
+        """
+        group = self._groups.get(name)
+        if group is None or claim in group.ranks:
+            return []
+        if group.capacity != capacity:
+            silent = [rank for rank, claimed_at in group.unsettled.items() if claimed_at <= since]
+            return silent if len(silent) == len(group.claims) else []
+        if wanted is not None:
+            return [wanted] if group.unsettled.get(wanted, NEVER) <= since else []
+        barred = set(excluded)
+        if any(rank not in barred for rank in group.free()):
+            return []
+        silent = [rank for rank, at in group.unsettled.items() if at <= since and rank not in barred]
+        return silent[:1]
+
+    def settle(self, name: str, rank: int) -> None:
+        """The owner of the rank has written what only that may write: it is a member."""
+        group = self._groups.get(name)
+        if group is not None:
+            group.unsettled.pop(rank, None)
+
+    def free(self, name: str, capacity: int, most: int, session: bytes = b"", now: float = -NEVER) -> tuple[int, ...]:
+        """The lowest free ranks below `capacity`; before them the one that is offered to that session.
+
+        Behind them those that would be given up for a member.
+        """
         check_capacity(name, capacity)
         group = self._groups.get(name) or Group(capacity)
         first = group.offer(session, now) if session and most > 0 else None
-        rest = (rank for rank in group.free() if rank < capacity and rank != first)
+        idle = group.idle(now) if is_kept(name) else iter(())
+        rest = (rank for rank in itertools.chain(group.free(), idle) if rank < capacity and rank != first)
         return tuple(itertools.islice(rest if first is None else itertools.chain([first], rest), max(0, most)))
 
-    def take(self, name: str, capacity: int, rank: int, claim: Claim) -> None:
+    def take(self, name: str, capacity: int, rank: int, claim: Claim, now: float = 0.0) -> None:
         group = self._groups.setdefault(name, Group(capacity))
         if group.claims.get(rank) != claim:  # a claim may be repeated
-            group.take(rank, claim)
+            group.take(rank, claim, now)
 
     def release(self, name: str, rank: int) -> None:
         group = self._groups[name]
         group.release(rank)
         if not group.claims:
             del self._groups[name]
+
+
+def _of_silent_owners(group: Group) -> str:
+    count = len(group.unsettled)
+    return f", {count} by processes that have not come in yet and lose them {SETTLE_S:g} s later" if count else ""

@@ -11,14 +11,24 @@ from typing import NamedTuple
 import msgspec
 
 from memfabric_hybrid.errors import Code, Duplicated, InvalidParam
-from memfabric_hybrid.store.limits import MIB, check_gather, check_timeout, shown
+from memfabric_hybrid.store.limits import (
+    MAX_MEMBERS_GATHERS_BYTES,
+    MAX_OTHERS_GATHERS_BYTES,
+    MIB,
+    SMALL_GATHER_BYTES,
+    check_gather,
+    check_timeout,
+    is_kept,
+    listed,
+    shown,
+)
 from memfabric_hybrid.store.messages import Arrived, Gather, Gathered, Refused
 from memfabric_hybrid.store.state.effects import Close, ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.next_deadline import NextDeadline
+from memfabric_hybrid.store.state.room import Room
 
 MAX_REMEMBERED_GROUPS = 256
 MAX_REMEMBERED_BYTES = 64 * MIB
-SHOWN_RANKS = 16
 
 Name = tuple[str, int]  # group and round
 Caller = tuple[bytes, int]  # session and its number of the call
@@ -35,10 +45,10 @@ class Arrival(msgspec.Struct, gc=False):  # a Struct, because one is made per me
 class Rendezvous:
     """`gave_up`: ranks that arrived and whose deadline passed; they are not here, but nobody should look for them.
     `unclaimed`: ranks whose claim has ended since they arrived, and whose it was. They count as long as their
-    connection lasts.
+    connection lasts. `large_bytes`: what those bring that bring more than a little.
     """
 
-    __slots__ = ("arrivals", "gave_up", "name", "size", "unclaimed")
+    __slots__ = ("arrivals", "gave_up", "large_bytes", "name", "size", "unclaimed")
 
     def __init__(self, name: Name, size: int) -> None:
         self.name = name
@@ -46,6 +56,7 @@ class Rendezvous:
         self.arrivals: dict[int, Arrival] = {}
         self.gave_up: set[int] = set()
         self.unclaimed: dict[int, bytes] = {}
+        self.large_bytes = 0
 
     def missing(self) -> list[int]:
         return [rank for rank in range(self.size) if rank not in self.arrivals and rank not in self.gave_up]
@@ -66,6 +77,7 @@ class RendezvousTable:
     def __init__(self, next_deadline: NextDeadline, is_held_by: Callable[[str, int, bytes], bool]) -> None:
         self._next_deadline = next_deadline
         self._is_held_by = is_held_by
+        self.room = Room("gathers that are not complete", MAX_MEMBERS_GATHERS_BYTES, MAX_OTHERS_GATHERS_BYTES)
         self._open: dict[Name, Rendezvous] = {}
         self.waiting: dict[ConnectionId, tuple[Rendezvous, int]] = {}
         self._finished: dict[str, Finished] = {}
@@ -81,7 +93,7 @@ class RendezvousTable:
             finished = self._finished.get(request.group)
             if finished is not None and finished.round == request.round and _repeats(finished, request, caller):
                 return [Send((connection,), finished.answer)]
-            rendezvous = self._open[name] = Rendezvous(name, request.size)
+            rendezvous = Rendezvous(name, request.size)
         elif rendezvous.size != request.size:
             raise InvalidParam(
                 f"gather {shown(request.group)} round {request.round}: rank {request.rank} says {request.size} ranks, "
@@ -89,11 +101,16 @@ class RendezvousTable:
             )
         effects: list[Effect] = []
         earlier = rendezvous.arrivals.get(request.rank)
+        if earlier is not None and earlier.caller != caller:
+            raise Duplicated(
+                f"gather {shown(request.group)} round {request.round}: rank {request.rank} has arrived already"
+            )
+        if len(request.data) > SMALL_GATHER_BYTES:
+            self._take_room(rendezvous, request, earlier)
+        elif earlier is not None:
+            self._give_back_room(rendezvous, earlier)
+        self._open[name] = rendezvous
         if earlier is not None:
-            if earlier.caller != caller:
-                raise Duplicated(
-                    f"gather {shown(request.group)} round {request.round}: rank {request.rank} has arrived already"
-                )
             del self.waiting[earlier.connection]
             effects.append(Close(earlier.connection, "its gather was repeated on a new connection"))
         rendezvous.gave_up.discard(request.rank)
@@ -148,14 +165,30 @@ class RendezvousTable:
         self._remember(group, Finished(round, [arrival.caller for arrival in arrivals], answer, sum(map(len, parts))))
         return Send([arrival.connection for arrival in arrivals], answer)
 
+    def _take_room(self, rendezvous: Rendezvous, request: Gather, earlier: Arrival | None) -> None:
+        """What arrived before is replaced."""
+        is_members = is_kept(request.group)
+        more_bytes = len(request.data) - (0 if earlier is None else _large_bytes(earlier))
+        self.room.check(more_bytes, is_members=is_members)
+        self.room.take(more_bytes, is_members=is_members)
+        rendezvous.large_bytes += more_bytes
+
+    def _give_back_room(self, rendezvous: Rendezvous, arrival: Arrival) -> None:
+        large_bytes = _large_bytes(arrival)
+        if large_bytes:
+            rendezvous.large_bytes -= large_bytes
+            self.room.give_back(large_bytes, is_members=is_kept(rendezvous.name[0]))
+
     def _drop(self, rendezvous: Rendezvous) -> None:
         del self._open[rendezvous.name]
+        if rendezvous.large_bytes:
+            self.room.give_back(rendezvous.large_bytes, is_members=is_kept(rendezvous.name[0]))
         for arrival in rendezvous.arrivals.values():
             self.waiting.pop(arrival.connection, None)
 
     def _forget_arrival(self, rendezvous: Rendezvous, rank: int) -> list[Effect]:
         """Those who are left wait for the rank again; but not if who had it has lost it meanwhile."""
-        del rendezvous.arrivals[rank]
+        self._give_back_room(rendezvous, rendezvous.arrivals.pop(rank))
         owner = rendezvous.unclaimed.get(rank)
         if not rendezvous.arrivals:
             del self._open[rendezvous.name]
@@ -164,11 +197,9 @@ class RendezvousTable:
         return []
 
     def _call_off(self, rendezvous: Rendezvous, rank: int) -> Send:
-        group, round = rendezvous.name
-        sentence = f"gather {shown(group)} round {round}: rank {rank} left or died before all had arrived"
         self._drop(rendezvous)
         connections = [arrival.connection for arrival in rendezvous.arrivals.values()]
-        return Send(connections, Refused(Code.NOT_CONNECTED, sentence))
+        return Send(connections, Refused(Code.NOT_CONNECTED, lost(rendezvous.name, rank)))
 
     def _remember(self, group: str, finished: Finished) -> None:
         earlier = self._finished.pop(group, None)  # popped, so that the order of the dictionary is the order of age
@@ -180,20 +211,30 @@ class RendezvousTable:
             self._finished_bytes -= self._finished.pop(next(iter(self._finished))).size_bytes
 
 
+def _large_bytes(arrival: Arrival) -> int:
+    size_bytes = len(arrival.data)
+    return size_bytes if size_bytes > SMALL_GATHER_BYTES else 0
+
+
 def _repeats(finished: Finished, request: Gather, caller: Caller) -> bool:
     return request.size == len(finished.callers) and finished.callers[request.rank] == caller
 
 
+def too_late(name: Name, size: int, missing: list[int], gave_up: set[int], timeout_s: float) -> str:
+    also = f" (arrived, but gave up before: {listed(sorted(gave_up))})" if gave_up else ""
+    within = f"within {timeout_s:.2f} s: {listed(missing)}{also}"
+    return f"{_shown(name)}: {len(missing)} of {size} ranks did not arrive {within}"
+
+
+def lost(name: Name, rank: int) -> str:
+    return f"{_shown(name)}: rank {rank} left or died before all had arrived"
+
+
 def _timed_out(rendezvous: Rendezvous, timeout_s: float) -> Refused:
-    group, round = rendezvous.name
     missing = rendezvous.missing()
-    gave_up = f" (arrived, but gave up before: {_listed(sorted(rendezvous.gave_up))})" if rendezvous.gave_up else ""
-    return Refused(
-        Code.TIMEOUT,
-        f"gather {shown(group)} round {round}: {len(missing)} of {rendezvous.size} ranks did not arrive "
-        f"within {timeout_s:.2f} s: {_listed(missing)}{gave_up}",
-    )
+    return Refused(Code.TIMEOUT, too_late(rendezvous.name, rendezvous.size, missing, rendezvous.gave_up, timeout_s))
 
 
-def _listed(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:SHOWN_RANKS])) + (", ..." if len(ranks) > SHOWN_RANKS else "")
+def _shown(name: Name) -> str:
+    group, round = name
+    return f"gather {shown(group)} round {round}"

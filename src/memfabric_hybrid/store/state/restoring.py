@@ -11,18 +11,27 @@ from functools import partial
 
 from memfabric_hybrid.errors import Duplicated, FabricError, NoResources
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.limits import MAX_RANGES, check_key, check_prefix, check_value, rank_key, shown
+from memfabric_hybrid.store.limits import (
+    MAX_RANGES,
+    MAX_REVISION,
+    check_key,
+    check_prefix,
+    check_value,
+    rank_key,
+    shown,
+)
 from memfabric_hybrid.store.state.effects import Effect, Send
 from memfabric_hybrid.store.state.ownership import check_member, check_writer
 from memfabric_hybrid.store.state.sessions import Session
 from memfabric_hybrid.store.state.tables import StoreTables
 
 
-def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[Effect]:
+def restore(tables: StoreTables, session: Session, message: m.Restore, now: float) -> list[Effect]:
     """Effects: the Restored reply, the consequences, then a snapshot for every watch."""
     session.awaits_restore = False
     keyspace = tables.keyspace
-    keyspace.revision = max(keyspace.revision, message.known_revision) + 1
+    # Whatever somebody claims, there is room to count on, and who has seen that later is believed as far.
+    keyspace.revision = max(keyspace.revision, min(message.known_revision, MAX_REVISION)) + 1
     effects = _drop_unlisted(tables, session, message)
     refused: list[m.Refusal] = []
 
@@ -34,7 +43,9 @@ def restore(tables: StoreTables, session: Session, message: m.Restore) -> list[E
             return []
 
     for claim in message.claims:
-        effects += attempt("rank", rank_key(claim.group, claim.rank), partial(_restore_claim, tables, session, claim))
+        effects += attempt(
+            "rank", rank_key(claim.group, claim.rank), partial(_restore_claim, tables, session, claim, now)
+        )
     for key, value in message.ephemerals.items():
         effects += attempt("key", key, partial(_restore_key, tables, session, key, value))
     for held in message.ranges:
@@ -56,8 +67,8 @@ def _drop_unlisted(tables: StoreTables, session: Session, message: m.Restore) ->
     return effects
 
 
-def _restore_claim(tables: StoreTables, session: Session, claim: m.RestoredClaim) -> list[Effect]:
-    return tables.claim(session, claim, claim.rank)[1]
+def _restore_claim(tables: StoreTables, session: Session, claim: m.RestoredClaim, now: float) -> list[Effect]:
+    return tables.claim(session, claim, claim.rank, now)[1]
 
 
 def _restore_key(tables: StoreTables, session: Session, key: str, value: bytes) -> list[Effect]:
@@ -84,7 +95,8 @@ def _restore_range(tables: StoreTables, session: Session, held: m.RestoredRange)
 
 def _restore_watch(tables: StoreTables, session: Session, watch: int, prefix: str) -> list[Effect]:
     check_prefix(prefix)
-    tables.watches.check_room(session.id, watch)
+    is_member = tables.is_member(session.id)
+    tables.watches.check_room(session.id, watch, prefix, is_member=is_member)
     entries = tables.keyspace.under(prefix)
-    tables.watches.start(session.id, watch, prefix)
+    tables.watches.start(session.id, watch, prefix, is_member=is_member)
     return [Send((session.connection,), m.WatchSnapshot(watch, tables.keyspace.revision, entries))]

@@ -6,7 +6,6 @@ nothing. Who is connected and who has greeted is `machine.py`'s business.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +15,16 @@ from memfabric_hybrid.store.limits import (
     KEPT,
     MAX_EPHEMERAL_BYTES,
     MAX_RANGES,
+    check_capacity,
     check_counter,
+    check_excluded,
     check_key,
     check_prefix,
+    check_rank_value,
     check_timeout,
     check_value,
+    check_wanted,
+    counter,
     is_kept,
     rank_key,
     shown,
@@ -28,16 +32,14 @@ from memfabric_hybrid.store.limits import (
 from memfabric_hybrid.store.state.effects import ConnectionId, Effect, Send
 from memfabric_hybrid.store.state.keyspace import Entry, Keyspace, size_bytes
 from memfabric_hybrid.store.state.next_deadline import NextDeadline
-from memfabric_hybrid.store.state.ownership import GROUPS, check_member, check_writer
+from memfabric_hybrid.store.state.ownership import GROUPS, check_member, check_writer, group_of, keeper_of
 from memfabric_hybrid.store.state.ranges import RangeTable
-from memfabric_hybrid.store.state.ranks import Claim, RankTable
+from memfabric_hybrid.store.state.ranks import SETTLE_S, Claim, RankTable
 from memfabric_hybrid.store.state.recovery import Recovery
 from memfabric_hybrid.store.state.rendezvous import RendezvousTable
 from memfabric_hybrid.store.state.sessions import Session, SessionTable
 from memfabric_hybrid.store.state.waiters import KeyWaiters, Waiter
 from memfabric_hybrid.store.state.watches import WatchTable
-
-_COUNTER = re.compile(rb"-?[0-9]{1,19}")
 
 
 class NeedsSession(Exception):
@@ -111,6 +113,8 @@ class StoreTables:
         elif entry is not None and entry.owner is not None:
             self.session(entry.owner).disown(key)
         self.keyspace.put(key, Entry(value, owner.id if owner else None, claim))
+        if claim is None and owner is not None and (keeper := keeper_of(key)) is not None:
+            self.ranks.settle(*keeper)
         self.watches.note(key, value, self.keyspace.revision)
         return self.waiters.appeared(key, value)
 
@@ -125,17 +129,27 @@ class StoreTables:
         if entry.claim is None:
             return []
         self.ranks.release(*entry.claim)
-        return self.rendezvous.rank_gone(*entry.claim, entry.owner)
+        gone = self.rendezvous.rank_gone(*entry.claim, entry.owner)
+        return [*gone, *self._end_membership(self.session(entry.owner), entry.claim[0])]
+
+    def _end_membership(self, session: Session, group: str) -> list[Effect]:
+        """Who has no rank of a kind any more has nothing that only its members may have."""
+        if not is_kept(group) or self.ranks.is_member(group, session.id):
+            return []
+        for name in [name for name in session.ranges if group_of(name) == group]:
+            self.ranges.release(name, session.id)
+            session.ranges.remove(name)
+        return [effect for key in list(session.keys) if group_of(key) == group for effect in self.remove(key)]
 
     def claim(
-        self, session: Session, request: m.ClaimRank | m.RestoredClaim, wanted: int | None
+        self, session: Session, request: m.ClaimRank | m.RestoredClaim, wanted: int | None, now: float
     ) -> tuple[int, list[Effect]]:
-        """The rank, and what follows from its key. Checked completely before anything changes."""
-        longest_key = rank_key(request.group, request.capacity - 1)
-        check_key(longest_key, "rank key")
-        check_value(longest_key, request.value)
-        self._affordable_bytes(session, longest_key, request.value)
-        self.keyspace.check_room(longest_key, request.value, is_owned=True)
+        """The rank, and what follows from its key. Checked completely before anything changes.
+
+        Ranks of members are for those who come in. Who has claimed one and then not written a word loses it to who
+        finds no other, and at once to who had it in an earlier store.
+        """
+        self._check_claim(session, request)
         excluded = request.excluded if isinstance(request, m.ClaimRank) else ()
         claim = Claim(session.id, request.claim)
         if (
@@ -146,12 +160,32 @@ class StoreTables:
             raise InvalidParam(
                 f"this process has a rank of group {shown(request.group)} already; one is all that a member can have"
             )
+        effects: list[Effect] = []
+        if is_kept(request.group):
+            since = now if isinstance(request, m.RestoredClaim) else now - SETTLE_S
+            group = request.group
+            for idle in self.ranks.in_the_way(group, request.capacity, claim, wanted, excluded, since):
+                effects += self.remove(rank_key(group, idle))
         rank = self.ranks.find(request.group, request.capacity, claim, wanted, excluded)
         key = rank_key(request.group, rank)
         if self.keyspace.get(key) is not None and self.ranks.holder(request.group, rank) is None:
             raise Duplicated(f"key {shown(key)} exists and is no rank; group {shown(request.group)} cannot use it")
-        self.ranks.take(request.group, request.capacity, rank, claim)
-        return rank, self.put(key, request.value, session, (request.group, rank))
+        self.ranks.take(request.group, request.capacity, rank, claim, now)
+        return rank, effects + self.put(key, request.value, session, (request.group, rank))
+
+    def _check_claim(self, session: Session, request: m.ClaimRank | m.RestoredClaim) -> None:
+        """What can be said of it whoever else is here."""
+        check_capacity(request.group, request.capacity)
+        longest_key = rank_key(request.group, request.capacity - 1)
+        check_key(longest_key, "rank key")
+        check_rank_value(longest_key, request.value)
+        self._affordable_bytes(session, longest_key, request.value)
+        self.keyspace.check_room(longest_key, request.value, is_owned=True)
+        if isinstance(request, m.ClaimRank):
+            check_excluded(request.group, request.excluded)
+            check_wanted(request.group, request.capacity, request.wanted)
+        else:
+            check_wanted(request.group, request.capacity, request.rank)
 
     def _affordable_bytes(self, session: Session, key: str, value: bytes) -> int:
         cost_bytes = size_bytes(key, value)
@@ -178,6 +212,7 @@ class StoreTables:
 
     def _write(self, key: str, value: bytes, session_id: bytes, ephemeral: bool, entry: Entry | None) -> list[Effect]:
         if entry is not None and entry.claim is not None:  # a claimed rank stays one, whatever is written to it
+            check_rank_value(key, value)
             return self.put(key, value, self.session(session_id), entry.claim)
         return self.put(key, value, self.session(session_id) if ephemeral else None)
 
@@ -214,9 +249,7 @@ class StoreTables:
         check_counter(request.key, request.delta, "delta")
         entry = self._plain(request.key)
         before = entry.value if entry else b"0"
-        if not _COUNTER.fullmatch(before):
-            raise InvalidParam(f"key {shown(request.key)} holds {before[:32]!r}, which is no counter")
-        total = int(before) + request.delta
+        total = counter(request.key, before) + request.delta
         check_counter(request.key, total, "new value")
         effects = self.put(request.key, str(total).encode(), None)
         return [Send((connection,), m.Number(total)), *effects]
@@ -262,13 +295,14 @@ class StoreTables:
     ) -> list[Effect]:
         check_prefix(request.prefix)
         session = self.session(session_id)
-        self.watches.check_room(session_id, request.watch)
+        is_member = self.is_member(session_id)
+        self.watches.check_room(session_id, request.watch, request.prefix, is_member=is_member)
         snapshot = self.keyspace.under(request.prefix)
         told = [  # a session hears everything in order: what happened before comes before what is seen now
             Send((session.connection,), m.Changed(prefix, revision, entries))
             for prefix, revision, entries in self.watches.untold(session_id)
         ]
-        self.watches.start(session_id, request.watch, request.prefix)
+        self.watches.start(session_id, request.watch, request.prefix, is_member=is_member)
         return [
             *told,
             Send((session.connection,), m.WatchSnapshot(request.watch, self.keyspace.revision, snapshot)),
@@ -292,10 +326,12 @@ class StoreTables:
         self, connection: ConnectionId, session_id: bytes, request: m.ClaimRank, now: float
     ) -> list[Effect]:
         session = self.session(session_id)
-        if not self.recovery.is_over(now) and not self.ranks.has(request.group, Claim(session_id, request.claim)):
-            self.recovery.add(connection, request)
+        is_new = not self.ranks.has(request.group, Claim(session_id, request.claim))
+        if is_new and not self.recovery.is_over(now, session.heartbeat_timeout_s):
+            self._check_claim(session, request)
+            self.recovery.add(connection, request, session.heartbeat_timeout_s)
             return []
-        rank, effects = self.claim(session, request, request.wanted)
+        rank, effects = self.claim(session, request, request.wanted, now)
         return [Send((connection,), m.Number(rank)), *effects]
 
     def _free_ranks(

@@ -14,8 +14,15 @@ from collections.abc import Iterator
 import msgspec
 
 from memfabric_hybrid.errors import NoResources
-from memfabric_hybrid.store.limits import MAX_PUSH_BYTES, MAX_WATCHES
+from memfabric_hybrid.store.limits import (
+    MAX_MEMBERS_WATCHES_BYTES,
+    MAX_OTHERS_WATCHES_BYTES,
+    MAX_PUSH_BYTES,
+    MAX_WATCHES,
+    SMALL_WATCHES,
+)
 from memfabric_hybrid.store.state.next_deadline import NEVER
+from memfabric_hybrid.store.state.room import Room
 
 SPACING_S = 20e-6  # a push costs the store about a quarter of that for each watcher
 
@@ -28,9 +35,16 @@ class Pending(msgspec.Struct):
     changes: dict[str, bytes | None] = msgspec.field(default_factory=dict)
 
 
+def size_bytes(prefix: str) -> int:
+    """What a watch costs, roughly: its places in the tables are counted, too."""
+    return 4 * len(prefix) + 256
+
+
 class WatchTable:
     def __init__(self) -> None:
+        self.room = Room("watches", MAX_MEMBERS_WATCHES_BYTES, MAX_OTHERS_WATCHES_BYTES)
         self._prefixes: dict[bytes, dict[int, str]] = {}  # session → watch → prefix
+        self._of_members: dict[bytes, set[int]] = {}  # session → those of its watches that it began as a member
         self._watchers: dict[str, Counter[bytes]] = {}  # prefix → session → how many watches
         self._lengths: Counter[int] = Counter()  # lengths of the watched prefixes: where to cut a changed key
         self._spaced_until: dict[str, float] = {}  # prefix → when it may be pushed again
@@ -41,15 +55,22 @@ class WatchTable:
         """When `drain` has something to give."""
         return min((pending.due_at for pending in self.pending.values()), default=NEVER)
 
-    def check_room(self, session: bytes, watch: int) -> None:
+    def check_room(self, session: bytes, watch: int, prefix: str, *, is_member: bool) -> None:
         watches = self._prefixes.get(session, {})
-        if len(watches) >= MAX_WATCHES and watch not in watches:
+        if watch in watches:
+            return
+        if len(watches) >= MAX_WATCHES:
             raise NoResources(f"this member watches {MAX_WATCHES} prefixes, the most it can; end some of the watches")
+        if len(watches) >= SMALL_WATCHES:
+            self.room.check(size_bytes(prefix), is_members=is_member)
 
-    def start(self, session: bytes, watch: int, prefix: str) -> None:
+    def start(self, session: bytes, watch: int, prefix: str, *, is_member: bool = False) -> None:
         """The same watch again is one watch."""
         self.end(session, watch)
         self._prefixes.setdefault(session, {})[watch] = prefix
+        if is_member:
+            self._of_members.setdefault(session, set()).add(watch)
+        self.room.take(size_bytes(prefix), is_members=is_member)
         if prefix not in self._watchers:
             self._watchers[prefix] = Counter()
             self._lengths[len(prefix)] += 1
@@ -62,6 +83,7 @@ class WatchTable:
             return False
         if not watches:
             del self._prefixes[session]
+        self.room.give_back(size_bytes(prefix), is_members=self._forget_member(session, watch))
         watchers = self._watchers[prefix]
         watchers[session] -= 1
         if not watchers[session]:
@@ -73,6 +95,16 @@ class WatchTable:
             self._lengths[len(prefix)] -= 1
             if not self._lengths[len(prefix)]:
                 del self._lengths[len(prefix)]
+        return True
+
+    def _forget_member(self, session: bytes, watch: int) -> bool:
+        """Whether the watch was begun by a member."""
+        of_members = self._of_members.get(session, set())
+        if watch not in of_members:
+            return False
+        of_members.remove(watch)
+        if not of_members:
+            del self._of_members[session]
         return True
 
     def end_all(self, session: bytes) -> None:

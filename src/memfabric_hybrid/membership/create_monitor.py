@@ -16,7 +16,7 @@ from memfabric_hybrid.store import Watch, WatchUpdate
 GONE = "its process died, left the cluster or did not answer the store within its heartbeat time-out"
 
 
-class Departures:
+class CreateMonitor:
     """While the block runs, `on_gone(rank)` is called for every rank that was a member and is not any more.
 
     Ranks that were no members when the block began are waited for like everybody; it is their departure that counts.
@@ -31,7 +31,7 @@ class Departures:
         self._claims: dict[int, bytes] = {}
         self._watch: Watch | None = None
 
-    def __enter__(self) -> Departures:
+    def __enter__(self) -> CreateMonitor:
         prefix = RANKS_KEY.format(kind=self._member.entry.kind)
         self._watch = self._member.store.watch(f"{prefix}/", self._on_update, deadline=self._deadline)
         return self

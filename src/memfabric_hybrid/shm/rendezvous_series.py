@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 _decode_step = msgspec.msgpack.Decoder(Step).decode
 
 
-class StoreMeeting:
+class RendezvousSeries:
     """One place among `size`. Calls come one at a time."""
 
     def __init__(self, store: Store, group: str, place: int, size: int) -> None:
@@ -43,7 +43,7 @@ class StoreMeeting:
         self._shown: Step | None = None
         self._prefix = f"{group}/met/"
 
-    def meet(self, data: bytes, deadline: Deadline, check: CheckFailedRanks) -> list[bytes]:
+    def next(self, data: bytes, deadline: Deadline, check: CheckFailedRanks) -> list[bytes]:
         """Everybody's data, in order of place. Ends at once when `check`, which is asked now and then, raises.
 
         TimedOut: it has not happened, as far as can be known; whoever calls again must bring the same.

@@ -1,4 +1,4 @@
-"""Which ways the transfers of an engine may go, and what this process has for them."""
+"""Which routes the transfers of an engine may take, and what this process has for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memfabric_hybrid.transports.ucx_ends import UcxEnd
 from memfabric_hybrid.transports.ucx_offer import UcxOffer
 
 
-class Ways(NamedTuple):
+class EngineRoutes(NamedTuple):
     """`kept`: what must live as long as the engine is open. `tls` is closed with it."""
 
     allowed: _native.RoutesAllowed
@@ -26,17 +26,17 @@ class Ways(NamedTuple):
     kept: UcxOffer
 
 
-def open_ways(op_type: int, nic: str) -> Ways:
+def open_routes(op_type: int, nic: str) -> EngineRoutes:
     """InvalidParam for values that mean nothing, NoResources if no route of this machine is allowed."""
     data_place = nic_choice.data_place(nic)
     tls = DataTls()
     try:
-        offer = ucx_offer.make(op_type, must_encrypt=tls.is_on)
+        offer = ucx_offer.make(op_type, must_encrypt=tls.is_on, nic=nic)
         end = offer.end
         allowed = transfer_routes(op_type, end)
         choose = functools.partial(network_route, op_type, end, tls.is_on)
         ucx = _native.UcxUse(offer.context, end.version, end.transports, end.devices, end.obstacle, choose)
-        return Ways(_native.RoutesAllowed(*allowed), _native.DataPlace(*data_place), ucx, tls, offer)
+        return EngineRoutes(_native.RoutesAllowed(*allowed), _native.DataPlace(*data_place), ucx, tls, offer)
     except BaseException:
         tls.close()
         raise

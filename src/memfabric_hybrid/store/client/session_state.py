@@ -28,7 +28,7 @@ class Reach(Protocol):
     def unreachable(self, timeout_s: float, attempts: int, reason: str) -> FabricError: ...
 
 
-class Standing:
+class SessionState:
     """`changed` guards everything here, and what the owner keeps beside it."""
 
     def __init__(self, reach: Reach) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, TimedOut
-from memfabric_hybrid.shm.store_meeting import StoreMeeting
+from memfabric_hybrid.shm.rendezvous_series import RendezvousSeries
 from memfabric_hybrid.shm.store_subgroups import StoreSubgroups
 from memfabric_hybrid.store import Store, StoreServer
 from memfabric_hybrid.store.client.client import StoreClient
@@ -70,15 +70,15 @@ def test_who_has_missed_the_answer_catches_up(servers: list[StoreServer], number
         for rank, store in enumerate((ahead, behind)):
             assert store.claim_rank("shm/ranks", 2, b"", wanted=rank, deadline=Deadline(PATIENCE_S)) == rank
         disturbed: Any = Disturbed(behind, number, lambda: restart(servers))
-        meetings = [StoreMeeting(store, "shm-0-hosts/x", place, 2) for place, store in enumerate((ahead, disturbed))]
-        met = [pool.submit(_meet_often, meeting, place, 4) for place, meeting in enumerate(meetings)]
+        both = [RendezvousSeries(store, "shm-0-hosts/x", place, 2) for place, store in enumerate((ahead, disturbed))]
+        met = [pool.submit(_meet_often, series, place, 4) for place, series in enumerate(both)]
         expected = [[b"%d of 0" % step, b"%d of 1" % step] for step in range(4)]
         assert [each.result(PATIENCE_S) for each in met] == [expected, expected]
         assert ahead.prefix("shm-0-hosts/x/met/", deadline=Deadline(PATIENCE_S)).entries == {}, "nothing is left"
 
 
-def _meet_often(meeting: StoreMeeting, place: int, count: int) -> list[list[bytes]]:
-    return [meeting.meet(b"%d of %d" % (step, place), Deadline(PATIENCE_S), nobody_failed) for step in range(count)]
+def _meet_often(series: RendezvousSeries, place: int, count: int) -> list[list[bytes]]:
+    return [series.next(b"%d of %d" % (step, place), Deadline(PATIENCE_S), nobody_failed) for step in range(count)]
 
 
 def test_other_data_than_what_was_counted_is_no_success(servers: list[StoreServer]) -> None:
@@ -87,18 +87,18 @@ def test_other_data_than_what_was_counted_is_no_success(servers: list[StoreServe
     with StoreClient(url) as ahead, StoreClient(url) as behind, ThreadPoolExecutor(1) as pool:
         for rank, store in enumerate((ahead, behind)):
             assert store.claim_rank("shm/ranks", 2, b"", wanted=rank, deadline=Deadline(PATIENCE_S)) == rank
-        first, second = StoreMeeting(ahead, "shm-0-hosts/x", 0, 2), StoreMeeting(behind, "shm-0-hosts/x", 1, 2)
-        meeting = pool.submit(first.meet, b"a", Deadline(PATIENCE_S), nobody_failed)
+        first, second = RendezvousSeries(ahead, "shm-0-hosts/x", 0, 2), RendezvousSeries(behind, "shm-0-hosts/x", 1, 2)
+        pending = pool.submit(first.next, b"a", Deadline(PATIENCE_S), nobody_failed)
         behind.gather("shm-0-hosts/x", 0, 1, 2, b"counted", deadline=Deadline(PATIENCE_S))  # and its answer is lost
-        assert meeting.result(PATIENCE_S) == [b"a", b"counted"]
+        assert pending.result(PATIENCE_S) == [b"a", b"counted"]
         ended = threading.Event()
-        meeting = pool.submit(first.meet, b"b", Deadline(PATIENCE_S), lambda: _raise_if(ended))
+        pending = pool.submit(first.next, b"b", Deadline(PATIENCE_S), lambda: _raise_if(ended))
         with pytest.raises(NotConnected, match="this call brings something else; create the object again"):
-            second.meet(b"another", Deadline(PATIENCE_S), nobody_failed)
-        assert second.meet(b"counted", Deadline(PATIENCE_S), nobody_failed) == [b"a", b"counted"]
+            second.next(b"another", Deadline(PATIENCE_S), nobody_failed)
+        assert second.next(b"counted", Deadline(PATIENCE_S), nobody_failed) == [b"a", b"counted"]
         ended.set()
         with pytest.raises(NotConnected, match="ended"):
-            meeting.result(PATIENCE_S)
+            pending.result(PATIENCE_S)
 
 
 def _raise_if(ended: threading.Event) -> None:
@@ -143,8 +143,8 @@ def test_a_store_that_stands_still_counts_nobody_twice(store_url: str) -> None:
         store.call(0, "serve", store_url)
         with StoreClient(store_url) as one, StoreClient(store_url) as other:
             over = threading.Event()
-            clients = [StoreMeeting(client, "free", place, 2) for place, client in enumerate((one, other))]
-            rounds = [pool.submit(_meet_until, meeting, over) for meeting in clients]
+            clients = [RendezvousSeries(client, "free", place, 2) for place, client in enumerate((one, other))]
+            rounds = [pool.submit(_meet_until, series, over) for series in clients]
             for _ in range(3):
                 store.kill(0, signal.SIGSTOP)
                 time.sleep(1.0)  # longer than a look and its answer
@@ -155,11 +155,11 @@ def test_a_store_that_stands_still_counts_nobody_twice(store_url: str) -> None:
             assert counts[0] == counts[1] > 3
 
 
-def _meet_until(meeting: StoreMeeting, over: threading.Event) -> int:
+def _meet_until(series: RendezvousSeries, over: threading.Event) -> int:
     """Rounds until one of them says that it is the last."""
     for number in itertools.count():
         said = b"last" if over.is_set() else b"%d" % number
-        parts = meeting.meet(said, Deadline(PATIENCE_S), nobody_failed)
+        parts = series.next(said, Deadline(PATIENCE_S), nobody_failed)
         if b"last" in parts:
             return number
         assert parts == [said] * 2

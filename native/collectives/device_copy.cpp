@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/kernel_copy.h"
+#include "collectives/device_copy.h"
 
 #include <cinttypes>
 #include <memory>
