@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.errors import InvalidParam, NotStarted, ResourceInUse, TimedOut
+from memfabric_hybrid.errors import InvalidParam, NotConnected, NotStarted, ResourceInUse, TimedOut
 from memfabric_hybrid.store import StoreServer, parse_url
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.dialer import LONGEST_PAUSE_S, pauses_s
 from store.worlds import PATIENCE_S, soon, wait_until
+from support import pause_points
 from support.alarms import left_by_alarm
 from support.ports import reserved_port
 
@@ -158,6 +160,33 @@ def test_a_failing_hook_does_not_end_the_search(server: StoreServer, caplog: pyt
     assert "a mistake in a hook" in caplog.text
 
 
+def test_an_answer_that_is_read_after_the_session_has_ended_does_not_count(
+    server: StoreServer, pool: ThreadPoolExecutor
+) -> None:
+    """A process that stood still finds its answer waiting, and what that gave it has gone to somebody else."""
+    hearts: list[Heartbeat] = []
+
+    def make(fd: int, payload: bytes, interval_ms: int) -> Heartbeat:
+        hearts.append(Heartbeat(fd, payload, interval_ms))
+        return hearts[-1]
+
+    with (
+        StoreClient(server.url) as other,
+        StoreClient(server.url, heartbeat_timeout_s=1.0, heartbeat_factory=make) as client,
+    ):
+        client.set("mine", b"", ephemeral=True, deadline=soon())
+        with pause_points.held("store.before_hand_over") as missing, pause_points.held("store.answered") as answered:
+            asked = pool.submit(client.compare_and_set, "prize", None, b"mine", ephemeral=True, deadline=soon())
+            answered.wait_until_reached()
+            hearts[0].stop()
+            missing.wait_until_reached()  # its event thread knows, and has not told anybody
+            other.set("prize", b"theirs", deadline=soon())
+            answered.release()
+            with pytest.raises(NotConnected, match="may or may not have been carried out"):
+                asked.result(PATIENCE_S)
+        assert other.get("prize", deadline=soon()) == b"theirs"
+
+
 def test_a_session_that_the_store_forgot_is_renewed(server: StoreServer) -> None:
     with StoreClient(server.url, heartbeat_timeout_s=0.3, heartbeat_factory=SilentHeartbeat) as client:
         client.claim_rank("g", 4, b"v", deadline=soon())
@@ -176,10 +205,10 @@ def test_what_a_hand_over_may_have_missed_is_done_again(server: StoreServer, mon
         exchange = client._exchange
 
         def exchange_and_lose_the_session(
-            request: m.Request, deadline: Deadline, incarnation: str | None
+            request: m.Request, deadline: Deadline, incarnation: str | None, *, is_grant: bool
         ) -> m.ServerMessage:
             monkeypatch.setattr(client, "_exchange", exchange)
-            reply = exchange(request, deadline, incarnation)
+            reply = exchange(request, deadline, incarnation, is_grant=is_grant)
             client._channel.renew()
             assert client._channel.ready(deadline) == generation + 1
             assert client.get("k", deadline=soon()) is None

@@ -52,6 +52,7 @@ ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missi
 
 _log = logs.get(__name__)
 _NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))
+_GRANTING = frozenset((m.ClaimRank, m.HoldRange, m.Set, m.CompareAndSet))  # where they concern what a session owns
 
 
 class StoreClient(Participant):
@@ -157,7 +158,7 @@ class StoreClient(Participant):
         while True:
             generation = self._channel.ready(deadline)
             try:
-                reply = self._exchange(request, deadline, incarnation)
+                reply = self._exchange(request, deadline, incarnation, is_grant=type(request) in _GRANTING)
             except NotExist:
                 if not held:
                     raise
@@ -171,8 +172,13 @@ class StoreClient(Participant):
             elif self._channel.state.record(generation, request, reply):
                 return reply
 
-    def _exchange(self, request: m.Request, deadline: Deadline, incarnation: str | None = None) -> m.ServerMessage:
-        """One request, one reply, over as many connections as it takes; a refusal is raised."""
+    def _exchange(
+        self, request: m.Request, deadline: Deadline, incarnation: str | None = None, *, is_grant: bool = False
+    ) -> m.ServerMessage:
+        """One request, one reply, over as many connections as it takes; a refusal is raised.
+
+        `is_grant`: the answer gives the session something, so it counts only while the store has not ended that.
+        """
         pool = self._pool
         pauses: Iterator[float] | None = None
         while True:
@@ -190,6 +196,9 @@ class StoreClient(Participant):
                 if type(request) in _NOT_REPEATABLE:
                     connection.prove()
                 reply = connection.exchange(m.encode(request), until, now)
+                if is_grant:  # an answer may lie here for long: whoever was silent meanwhile owns nothing any more
+                    _native._pause_point("store.answered")
+                    connection.check_open()
             except BaseException as error:
                 pool.give_up(connection)
                 self._raise_unless_repeatable(error, request, deadline)

@@ -25,6 +25,7 @@ FOREVER = math.inf
 LONGEST_WAIT_S = 1.0  # of one system call; a longer wait is several, so that the time-out is rarely set anew
 SHORTEST_WAIT_S = 0.001
 RECEIVE_BYTES = 64 * KIB
+CLOSED, UNASKED = "the store closed the connection", "the store sent what nobody asked for"
 SHOWN_BYTES = 80  # of what somebody says who is no store
 
 
@@ -171,7 +172,7 @@ class Connection:
 
     def _take(self, received: bytes) -> None:
         if not received:
-            raise ConnectionLost("the store closed the connection")
+            raise ConnectionLost(CLOSED)
         try:
             self._arrived += self._reader.feed(received)
         except FrameError as error:
@@ -182,15 +183,24 @@ class Connection:
         self._limit_wait(FOREVER)
 
     def prove(self) -> None:
-        """NeverLeft if the store has closed the connection meanwhile, or sent what nobody asked for."""
+        """Before a message: NeverLeft if the store has closed the connection, or sent what nobody asked for."""
+        try:
+            self.check_open()
+        except ConnectionLost as lost:
+            raise NeverLeft(str(lost)) from None
+
+    def check_open(self) -> None:
+        """Between two exchanges: ConnectionLost if the store has closed it, or sent what nobody asked for."""
         try:
             unexpected = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError as error:
             signal_handlers.pass_on(error)
             return
         except OSError as error:
-            raise _never_left(error) from None
-        raise NeverLeft("the store sent what nobody asked for" if unexpected else "the store closed the connection")
+            raise _lost(error) from None
+        raise ConnectionLost(
+            "the store sent what nobody asked for" if unexpected else "the store closed the connection"
+        )
 
     def abort(self) -> None:
         """From any thread: whoever is inside send or receive gets ConnectionLost. The owner still closes."""
