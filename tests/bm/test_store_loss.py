@@ -183,6 +183,21 @@ def test_rank_of_a_silent_member_is_not_given_away_after_a_move(cluster: Cluster
         cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
 
 
+def test_a_rank_is_not_given_away_before_its_owner_has_found_the_moved_store(cluster: Cluster, store_url: str) -> None:
+    """From the moment it is told of the move: the store is not there yet, and when it is, the owner is silent."""
+    with reserved_port() as port:
+        elsewhere = f"tcp://127.0.0.1:{port}"
+        cluster.kill(STORE)
+        assert [cluster.call(index, "update_store_url", elsewhere) for index in MEMBERS] == [0, 0, 0]
+        cluster.kill(1, signal.SIGSTOP)
+        restart_store(cluster, elsewhere)
+        assert cluster.call(NEWCOMER, "take_part", elsewhere, 8, settings=ALONE) == 3, "rank 0 is only silent"
+        cluster.kill(1, signal.SIGCONT)
+        cluster.call_all("wait_for_view", [0, 1, 2, 3], indices=(*MEMBERS, NEWCOMER))
+        with connect(elsewhere) as store:
+            assert len(store.prefix("bm/ranks/", deadline=Deadline(10)).entries) == 4
+
+
 def wait_for_name(end: str) -> None:
     """Of an abstract Unix socket."""
     deadline = Deadline(10)

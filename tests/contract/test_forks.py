@@ -231,6 +231,7 @@ LOCKS = {
     "watch_callbacks": "client._channel.watch_callbacks._lock",
     "hosting": "hosting._lock",
     "store_users": "store_users._lock",
+    "rank_proof": "runtime.current().node.member.proof._lock",
 }
 LOCKS_ON_ETCD = {
     "state": "client._session.state.changed",

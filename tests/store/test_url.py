@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memfabric_hybrid.errors import InvalidParam
-from memfabric_hybrid.store.url import NO_PORT, StoreUrl, parse_url
+from memfabric_hybrid.store.url import NO_PORT, StoreUrl, parse_url, peer_names
 
 ACCEPTED = [
     ("tcp://127.0.0.1:8570", StoreUrl("tcp", (("127.0.0.1", 8570),))),
@@ -82,6 +82,20 @@ def test_port_may_be_missing_where_the_caller_allows_it() -> None:
         assert str(url) == text
     with pytest.raises(InvalidParam, match="port ''"):
         parse_url("tcp://a:", port_required=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("tcp://10.0.0.1:9000", ("10.0.0.1:9000",)),
+        ("tcp6://[0:0::1]:9000", ("[::1]:9000",)),
+        ("tcp://localhost:9000", ("127.0.0.1:9000", "[::1]:9000")),
+        ("tcp://store.example:9000", ()),
+        ("etcd://127.0.0.1:2379#here", ()),
+    ],
+)
+def test_what_the_store_there_will_be_called(text: str, names: tuple[str, ...]) -> None:
+    assert peer_names(parse_url(text)) == names
 
 
 @given(st.text(max_size=60) | st.text(alphabet="tcpetd6:/[].#,%0123456789abf-", max_size=60).map("tcp://{}".format))

@@ -174,7 +174,7 @@ class Node:
 
     def _prove_rank(self) -> None:
         try:
-            self.member.prove_rank(Deadline(PROVE_S))
+            self.member.proof.renew(Deadline(PROVE_S))
         except FabricError as failure:  # it is away again, and this is done when it is back
             log.info("rank %d: its socket has still its earlier name: %s", self.member.rank, failure)
 

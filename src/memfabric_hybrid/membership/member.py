@@ -22,6 +22,7 @@ from memfabric_hybrid.machine.interruption import Interruption
 from memfabric_hybrid.membership import left_ranks, member_fact, rank_socket
 from memfabric_hybrid.membership.identity import host_identity
 from memfabric_hybrid.membership.member_fact import MemberFact
+from memfabric_hybrid.membership.rank_proof import RankProof
 from memfabric_hybrid.store import SessionCallback, Store, StoreUrl, Watch, connect, new_session
 from memfabric_hybrid.store.server import hosting
 from memfabric_hybrid.store.server.listeners import AddressTaken
@@ -63,13 +64,9 @@ class Member:
         self.store = store
         self.rank = rank
         self.instance = instance  # random: tells the lives of one rank apart
-        self.cluster = cluster
         self.host = host_identity()
         self.secret = secrets.token_bytes(SECRET_BYTES)  # told to the store only: who knows it speaks for this process
-        self._rank_socket = bound_socket  # proof that no living process of this host has the rank; nobody talks there
-        self._proved_at = store.url  # where the store was then: its place is part of the socket's name
-        self._proving = threading.Lock()  # guards the rank socket, which whoever leaves closes for good
-        self._left = False
+        self.proof = RankProof(entry.kind, rank, store, cluster, bound_socket)
         self.exchange_name = exchange_name
         self.listener = listener  # there
 
@@ -135,34 +132,10 @@ class Member:
     def _rank_key(self, rank: int) -> str:
         return f"{RANKS_KEY.format(kind=self.entry.kind)}/{rank}"
 
-    def prove_rank(self, deadline: Deadline) -> None:
-        """The store may have moved: there, too, our rank socket shows newcomers that this process has its rank.
-
-        Waits for the store, and for a newcomer that asks for our rank just now, in vain.
-        """
-        url = self.store.url
-        if url == self._proved_at:
-            return
-        cluster = f"{self.entry.kind}@{self.store.peer_name(deadline=deadline)}"
-        name = rank_socket.socket_name(cluster, self.rank)
-        while (bound := rank_socket.try_to_bind(name)) is None and not deadline.expired:
-            threading.Event().wait(LOOK_S)
-        if bound is None:
-            log.warning("rank %d in %s cannot be proved: %r %s", self.rank, cluster, name, rank_socket.held_by(name))
-            return
-        with self._proving:
-            if self._left:
-                bound.close()
-                return
-            self._rank_socket.close()
-            self._rank_socket, self._proved_at, self.cluster = bound, url, cluster
-
     def leave(self, farewell: Deadline) -> None:
         """Orderly end; the store forgets us at once. The listener belongs to whoever took it over."""
         self.listener.close()
-        with self._proving:
-            self._left = True
-            self._rank_socket.close()
+        self.proof.close()
         self.store.hurry(farewell)
         self.store.close()
         hosting.release_all(self.entry.kind)
@@ -170,7 +143,7 @@ class Member:
     def abandon_after_fork(self) -> None:
         """In a forked child: close the parent's sockets without a word on them."""
         self.listener.close()
-        self._rank_socket.close()
+        self.proof.abandon_after_fork()
         self.store.abandon_after_fork()
 
 

@@ -53,6 +53,19 @@ def parse_url(text: str, *, port_required: bool = True) -> StoreUrl:
     return StoreUrl(scheme, tuple(_endpoint(text, scheme, place, port_required) for place in places), instance)
 
 
+def peer_names(url: StoreUrl) -> tuple[str, ...]:
+    """What `Store.peer_name` may be there, as far as it can be said without resolving names or asking anybody."""
+    if url.scheme == "etcd":
+        return ()
+    if url.host == "localhost":
+        return _place("127.0.0.1", url.port), _place("::1", url.port)
+    try:
+        address = ipaddress.ip_address(url.host)
+    except ValueError:
+        return ()
+    return (_place(str(address), url.port),)
+
+
 def check_is_tcp(url: StoreUrl) -> None:
     if url.scheme == "etcd":
         raise InvalidParam(
