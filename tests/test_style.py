@@ -65,6 +65,23 @@ def nothing_sleeps(path: Path, text: str) -> Iterator[str]:
             yield f"line {node.lineno}: imports sleep; wait for the event, with a deadline"
 
 
+def decoders_are_made_at_import(path: Path, text: str) -> Iterator[str]:
+    """msgspec looks at a type when that is decoded first; two threads that do so together end the process."""
+    if not is_package_code(path):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(
+            ("msgspec.json.dec", "msgspec.msgpack.dec")
+        ):
+            yield f"line {node.lineno}: decodes a type that may be new to msgspec; make a Decoder of it at import"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(
+                    ("json.Decoder", "msgpack.Decoder")
+                ):
+                    yield f"line {inner.lineno}: makes a Decoder when it is called; make it at import"
+
+
 def parts_not_the_whole(path: Path, text: str) -> Iterator[str]:
     """Inside the package only programs may import all of it; import-linter cannot tell (see pyproject.toml)."""
     package = Path("src/memfabric_hybrid")
@@ -129,6 +146,7 @@ RULES: tuple[Rule, ...] = (
     name_says_something,
     module_has_docstring,
     nothing_sleeps,
+    decoders_are_made_at_import,
     parts_not_the_whole,
     nothing_swallowed,
     no_place_of_one_machine,
@@ -143,6 +161,8 @@ OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
     (module_has_docstring, "tests/test_x.py", "import os\n"),
     (nothing_sleeps, "src/x/a.py", "import time\ntime.sleep(1)\n"),
     (nothing_sleeps, "src/x/a.py", "from time import sleep\n"),
+    (decoders_are_made_at_import, "src/x/a.py", "msgspec.json.decode(b'', type=A)\n"),
+    (decoders_are_made_at_import, "src/x/a.py", "def f():\n    return msgspec.msgpack.Decoder(A)\n"),
     (parts_not_the_whole, "src/memfabric_hybrid/a.py", "import memfabric_hybrid as mf\n"),
     (parts_not_the_whole, "src/memfabric_hybrid/bm/a.py", "from memfabric_hybrid import initialize\n"),
     (nothing_swallowed, "tests/a.py", "try:\n    f()\nexcept:\n    g()\n"),

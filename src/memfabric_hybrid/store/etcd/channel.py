@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import select
 
-import msgspec
-
 from memfabric_hybrid import clock
 from memfabric_hybrid.store.client.beat_supply import LOOK_S, BeatSupply
 from memfabric_hybrid.store.client.connection import ConnectionLost
@@ -81,7 +79,7 @@ class Channel:
                 answer, self._answer = self._answer, b""
                 if piece.status != 200:
                     raise ConnectionLost(f"a heartbeat was refused: {raised_by(piece.status, answer, 'etcd')}")
-                if msgspec.json.decode(answer, type=api.KeptAlive, strict=False).result.TTL <= 0:
+                if api.decode(answer, api.KeptAlive).result.TTL <= 0:
                     raise ConnectionLost("the lease is over")
                 self._heard_at = clock.now()
         if clock.now() - self._heard_at > self._silence_s:
@@ -92,9 +90,7 @@ class Channel:
             if piece.status != 200:
                 raise ConnectionLost(f"the watch was refused: {raised_by(piece.status, piece.data, 'etcd')}")
             *lines, self._lines = (self._lines + piece.data).split(b"\n")
-            self._arrived += [
-                _checked(msgspec.json.decode(line, type=api.Watched, strict=False)) for line in lines if line
-            ]
+            self._arrived += [_checked(api.decode(line, api.Watched)) for line in lines if line]
             if piece.is_last:
                 raise ConnectionLost("etcd ended the watch")
 

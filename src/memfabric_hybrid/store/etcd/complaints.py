@@ -9,7 +9,7 @@ import msgspec
 
 from memfabric_hybrid.errors import FabricError, NoResources, NotConnected
 from memfabric_hybrid.store.client.connection import ConnectionLost
-from memfabric_hybrid.store.etcd.api import Complaint
+from memfabric_hybrid.store.etcd import api
 
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, EXHAUSTED, FAILED_PRECONDITION = 3, 5, 7, 8, 9
 OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED = 11, 12, 16
@@ -41,7 +41,7 @@ class Compacted(Exception):
 def raised_by(status: int, body: bytes, subject: str) -> Exception:
     """`subject` begins the sentence: the store's URL."""
     try:
-        complaint = msgspec.json.decode(body, type=Complaint, strict=False)
+        complaint = api.decode(body, api.Complaint)
     except msgspec.DecodeError:
         return NotConnected(
             f"{subject} answered with HTTP status {status}; that is no etcd of version 3.4 or later with its JSON "

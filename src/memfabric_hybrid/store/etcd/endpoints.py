@@ -7,8 +7,6 @@ import socket
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.errors import FabricError, InvalidParam, NotConnected, TimedOut, resource_failure
 from memfabric_hybrid.machine import signal_handlers
@@ -175,4 +173,4 @@ class Endpoints:
         answer = connection.exchange(api.AUTHENTICATE, body, until)
         if answer.status != 200:
             raise raised_by(answer.status, answer.body, f"store {self.url}")
-        return msgspec.json.decode(answer.body, type=api.Authenticated).token
+        return api.decode(answer.body, api.Authenticated).token

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
 from memfabric_hybrid import clock, logs
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotStarted
@@ -141,7 +139,7 @@ class Gateway:
             self._give_back(connection)
             if answer.status == 200:
                 self.endpoints.served(endpoint)
-                return msgspec.json.decode(answer.body, type=kind, strict=False)
+                return api.decode(answer.body, kind)
             complaint = raised_by(answer.status, answer.body, f"store {self.endpoints.url}")
             if not (again and isinstance(complaint, TokenExpired)):
                 self._raise_unless_repeatable(complaint, repeatable)
