@@ -24,7 +24,7 @@ from memfabric_hybrid.store import (
 from memfabric_hybrid.store.etcd.lease import revoke
 from memfabric_hybrid.store.etcd.store import EtcdStore
 from store.worlds import PATIENCE_S, Seen, soon, wait_until
-from support import etcd
+from support import etcd, pause_points
 from support.etcd import EtcdCluster, EtcdNode
 from support.workers import Cluster
 
@@ -84,6 +84,25 @@ def members(cluster: EtcdCluster) -> Iterator[list[Member]]:
 def owned(members: list[Member]) -> dict[str, bytes]:
     keys = {member.key: b"e%d" % member.number for member in members}
     return keys | {f"g/{member.rank}": b"r%d" % member.number for member in members}
+
+
+def test_an_answer_that_is_read_after_the_lease_has_ended_does_not_count(
+    cluster: EtcdCluster, pool: ThreadPoolExecutor
+) -> None:
+    """A process that stood still finds its answer waiting, and what that gave it has gone to somebody else."""
+    url = cluster.url()
+    with EtcdStore(url) as other, EtcdStore(url) as store:
+        store.set("mine", b"", ephemeral=True, deadline=soon())
+        store._doubted_after_s = 0.0  # any pause is one
+        with pause_points.held("store.before_hand_over") as missing, pause_points.held("store.answered") as answered:
+            asked = pool.submit(store.compare_and_set, "prize", None, b"mine", ephemeral=True, deadline=soon())
+            answered.wait_until_reached()
+            revoke(store._scope, soon().at)
+            other.set("prize", b"theirs", deadline=soon())
+            answered.release()
+            missing.wait_until_reached()  # nothing counts until all that is ours is there again
+            missing.release()
+            assert asked.result(PATIENCE_S) == (False, b"theirs")
 
 
 @pytest.mark.parametrize("lose_data", [False, True], ids=["data kept", "data lost"])

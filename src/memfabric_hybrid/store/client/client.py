@@ -29,6 +29,7 @@ from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost,
 from memfabric_hybrid.store.client.connection_pool import ConnectionPool
 from memfabric_hybrid.store.client.dialer import Dialer, pauses_s
 from memfabric_hybrid.store.client.event_channel import EventChannel, HeartbeatFactory
+from memfabric_hybrid.store.client.session_records import GRANTING
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
 from memfabric_hybrid.store.interface import (
     FAREWELL_S,
@@ -52,7 +53,6 @@ ANSWER_GRACE_S = 0.5  # the store itself answers TIMEOUT, and says what is missi
 
 _log = logs.get(__name__)
 _NOT_REPEATABLE = frozenset((m.Add, m.Append, m.CompareAndSet))
-_GRANTING = frozenset((m.ClaimRank, m.HoldRange, m.Set, m.CompareAndSet))  # where they concern what a session owns
 
 
 class StoreClient(Participant):
@@ -158,7 +158,7 @@ class StoreClient(Participant):
         while True:
             generation = self._channel.ready(deadline)
             try:
-                reply = self._exchange(request, deadline, incarnation, is_grant=type(request) in _GRANTING)
+                reply = self._exchange(request, deadline, incarnation, is_grant=type(request) in GRANTING)
             except NotExist:
                 if not held:
                     raise

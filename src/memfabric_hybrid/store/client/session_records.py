@@ -9,6 +9,7 @@ from memfabric_hybrid.store.limits import rank_key
 
 _ALWAYS_BOUND = frozenset((m.ClaimRank, m.ReleaseRank, m.HoldRange, m.ReleaseRange, m.StartWatch))
 _BOUND_BY_KEY = frozenset((m.Set, m.CompareAndSet, m.Delete))
+GRANTING = frozenset((m.ClaimRank, m.HoldRange, m.Set, m.CompareAndSet))  # of these, those that give the session more
 
 
 class SessionRecords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.store.etcd import api
 from memfabric_hybrid.store.etcd.complaints import LeaseExists, LeaseGone
 from memfabric_hybrid.store.etcd.scope import Scope
@@ -10,6 +11,11 @@ from memfabric_hybrid.store.etcd.scope import Scope
 def keep(scope: Scope, until: float) -> bool:
     """Its time begins anew; False: there is no such lease (any more). ConnectionLost, AnswerLate."""
     return scope.gateway.ask_once(api.KEEP_ALIVE, {"ID": scope.lease}, api.KeptAlive, until).result.TTL > 0
+
+
+def is_held(scope: Scope, deadline: Deadline) -> bool:
+    """As a caller asks it, who may wait for etcd."""
+    return scope.gateway.ask(api.KEEP_ALIVE, {"ID": scope.lease}, api.KeptAlive, deadline).result.TTL > 0
 
 
 def keys_of(scope: Scope, until: float) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from memfabric_hybrid import settings
+from memfabric_hybrid import _native, clock, settings
 from memfabric_hybrid._native import Heartbeat
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import FabricError, NoResources, NotExist, TimedOut
@@ -14,6 +14,7 @@ from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store import store_users
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
+from memfabric_hybrid.store.client.session_records import GRANTING
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
 from memfabric_hybrid.store.etcd import api, lease
 from memfabric_hybrid.store.etcd.complaints import LeaseGone
@@ -64,6 +65,7 @@ class EtcdStore(Participant):
         self._session = Session(self._scope, timeout_s, heartbeat_factory, on_session)
         self._keys, self._ranks = KeyRequests(self._scope), RankRequests(self._scope)
         self._ranges, self._gathering = RangeRequests(self._scope), Gathering(self._scope, self._session.feed)
+        self._doubted_after_s = 0.5 * timeout_s  # of an answer: this process may have stood still meanwhile
         self._closed = False
         self._farewell: Deadline | None = None
 
@@ -159,9 +161,12 @@ class EtcdStore(Participant):
         claim = session.state.records.claim_of(request.key) if isinstance(request, m.Delete) else None
         held = session.state.give_back(request)
         while True:
-            generation = session.ready(deadline)
+            generation, asked_at = session.ready(deadline), clock.now()
             try:
                 reply = self._do(request, deadline, incarnation, claim)
+                if type(request) in GRANTING:
+                    _native._pause_point("store.answered")
+                    self._check_lease_since(asked_at, deadline)
             except LeaseGone:
                 session.renew(generation)
                 continue
@@ -171,6 +176,11 @@ class EtcdStore(Participant):
                 reply = m.Done(0)  # released by a repetition of this request, or lost with etcd: gone, as wanted
             if session.state.record(generation, request, reply):
                 return reply
+
+    def _check_lease_since(self, asked_at: float, deadline: Deadline) -> None:
+        """LeaseGone: whoever was silent for that long has lost what the answer gave."""
+        if clock.now() - asked_at > self._doubted_after_s and not lease.is_held(self._scope, deadline):
+            raise LeaseGone("the answer came late")
 
     def _do(
         self, request: m.Request, deadline: Deadline, incarnation: str | None, claim: m.RestoredClaim | None
