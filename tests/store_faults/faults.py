@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from chaos.shared_state import Field
 from chaos.slot_driver import Violation
+from memfabric_hybrid.store.etcd.session import FAIL_OVER_S
 from store_faults.driver import Driver
 from store_faults.plan import AWAY_S, BRIEFLY_S, HEARTBEAT_S, LONG_S, SLOTS
 from store_faults.troubles import NODES
@@ -15,6 +16,9 @@ from store_faults.worlds import EtcdWorld, TcpWorld
 from support.etcd import EtcdNode
 
 EVERYBODY = range(SLOTS)
+# From then on everybody has noticed that etcd is gone: heartbeats stay unanswered, the other nodes are tried meanwhile, and
+# one try more may be under way.
+ETCD_MISSED_S = 0.5 * HEARTBEAT_S + FAIL_OVER_S + 1.0
 TOLD_WITHIN_S = 0.5 * HEARTBEAT_S  # of a move: who hears of it later than a heartbeat time-out is missed meanwhile
 
 
@@ -232,7 +236,7 @@ def _kill_two_nodes(driver: Driver, choices: random.Random) -> None:
         node.kill()
     driver.say(f"etcd nodes {[node.address for node in lost]} are dead")
     away_s = _away_s(choices)
-    if away_s > HEARTBEAT_S + 1 and driver.has_met_the_store():  # otherwise some may not have noticed
+    if away_s > ETCD_MISSED_S and driver.has_met_the_store():
         driver.expect(EVERYBODY, "two nodes of etcd were lost", rf"store {url} is lost: .")
         driver.later(away_s, lambda: driver.expect(EVERYBODY, "etcd is whole again", rf"store {url} is back"))
 

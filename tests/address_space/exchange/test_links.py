@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
+import msgspec
 import pytest
 
 from memfabric_hybrid._native import MAX_PACKET_BYTES
@@ -59,6 +61,20 @@ def test_death_before_the_next_question_is_told_once(neighbours: MakeNeighbour, 
             assert me.ask(scripted.address) == [Done()]
         assert me.told.wait(PROMPTLY_S)
         assert me.lost == [THEIRS] * number
+
+
+def test_log_says_once_why_a_neighbour_cannot_be_reached(
+    neighbours: MakeNeighbour, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store may show a dead one for long, and all that time it is asked."""
+    caplog.set_level(logging.INFO, "memfabric_hybrid")
+    me, dead = neighbours(MINE), RecordingNeighbour(THEIRS)
+    address = dead.address()
+    dead.close()
+    assert [me.ask(address) for _ in range(3)] == [[None]] * 3
+    assert me.ask(msgspec.structs.replace(address, instance=THEIRS + 1)) == [None]
+    said = [line.getMessage() for line in caplog.records if "cannot be reached on this host" in line.getMessage()]
+    assert len(said) == 2, "one line for each life"
 
 
 def test_link_is_known_while_it_lasts(neighbours: MakeNeighbour) -> None:

@@ -15,6 +15,7 @@ from memfabric_hybrid.errors import NoResources, NotConnected
 from memfabric_hybrid.machine.peer_credentials import OtherUser, check_peer
 
 log = logs.get(__name__)
+TOLD_ABOUT = 64  # neighbours of which the log has said why they cannot be reached
 
 
 class Links:
@@ -27,6 +28,7 @@ class Links:
         self._by_instance: dict[int, Link] = {}  # of the other side
         self._instances: dict[Link, int] = {}
         self._untried: set[Link] = set()  # nothing was ever agreed on them
+        self._told: dict[int, str] = {}  # instance → why it could not be reached, the latest ones
 
     def to(self, neighbour: Neighbour) -> Link | None:
         """The link to it, made now if there is none; None when it cannot be reached. One asker at a time.
@@ -44,7 +46,7 @@ class Links:
         except OtherUser:
             raise
         except (NotConnected, PermissionError) as failure:
-            log.info("rank %d cannot be reached on this host: %s", neighbour.rank, failure)
+            self._tell(neighbour, str(failure))
             return None
         with self._lock:  # before it is watched: what comes on links that are not known is a stranger's
             self._by_instance[neighbour.instance] = link
@@ -54,6 +56,16 @@ class Links:
             return link
         self._forget(link)
         raise NoResources(f"rank {neighbour.rank} of this host cannot be asked: the kernel watches no further socket")
+
+    def _tell(self, neighbour: Neighbour, reason: str) -> None:
+        """Once: while the store is away and its rank is still on show, the dead one is asked again and again."""
+        with self._lock:
+            is_known = self._told.pop(neighbour.instance, "") == reason
+            self._told[neighbour.instance] = reason
+            if len(self._told) > TOLD_ABOUT:
+                del self._told[next(iter(self._told))]
+        if not is_known:
+            log.info("rank %d cannot be reached on this host: %s", neighbour.rank, reason)
 
     def __contains__(self, link: Link) -> bool:
         return link in self._instances
