@@ -36,6 +36,7 @@ from chaos.sizes import some_size
 from memfabric_hybrid import _native, errors
 from memfabric_hybrid.transfer import Ticket
 
+LIFE_SPAN_BYTES = 4 << 30  # more than a process maps besides
 GONE = (-2004, -2012, -2014)  # what a peer that is dead, stopped or restarting may cause
 
 
@@ -44,12 +45,21 @@ def private_memory(size: int) -> Bytes:
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
+def distant_addresses(life: int) -> mmap.mmap | None:
+    """While it is held this process maps memory elsewhere than all earlier lives of its slot, at once: they all have
+    been forked by the same server. Who was stopped between looking for an address and writing there must not hit
+    another place in the next life's memory.
+    """
+    return mmap.mmap(-1, life * LIFE_SPAN_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 0) if life else None
+
+
 class EngineHome:
     """The engine; `ready` once it has been initialised and has its memory."""
 
     def __init__(self, slot: int, ports: list[int], state: SharedState) -> None:
         self.slot = slot
         self.state = state
+        self._distance = distant_addresses(state.get(slot, Field.LIFE))
         self.engine = mf.TransferEngine()
         self.ready = threading.Event()
         self.sessions = [f"127.0.0.1:{port}" for port in ports]
