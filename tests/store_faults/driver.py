@@ -193,6 +193,10 @@ class Driver(SlotDriver):
     def _judge_failures(self) -> None:
         for began, ended in self._starvation.take_spans(STARVED_S):
             self.troubles.add(STORE, began, ended)
+        for began, ended in self.world.take_unserved():
+            if not self._store_was_disturbed(began - MET_S, ended):  # what is done to its nodes ends nobody's lease
+                for slot in range(SLOTS):
+                    self.troubles.add(slot, began, ended)
         for slot, one in self._failures:
             if one.code == CANCELLED:
                 continue  # by whoever had submitted it

@@ -22,6 +22,7 @@ SETTLE_S = 6.0  # after its trouble somebody may still be missed for so long
 CALM_S = 1.0  # nothing fails in this time, once everybody has reached everybody
 LOG_LATE_S = 5.0  # a line may come so much later than what it explains
 FLOOD_LINES, FLOOD_S = 30, 10.0  # more lines of one kind than this, within so many seconds, are a flood
+UNSERVED_S = 0.5 * HEARTBEAT_S  # an etcd that nobody has disturbed and that answers no later cannot keep leases alive
 STARVED_S = 0.3  # who did not get the processor for so long is in trouble, as if it had been stopped
 
 

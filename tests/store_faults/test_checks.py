@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
+from memfabric_hybrid.clock import Deadline
 from store_faults import log_lines
+from store_faults.etcd_pulse import EtcdPulse
 from store_faults.log_lines import Expected, Line
 from store_faults.plan import FLOOD_LINES, FLOOD_S, SETTLE_S
 from store_faults.troubles import NODES, STORE, Troubles
+from support import etcd
 
 
 def test_a_call_between_the_well_has_no_excuse() -> None:
@@ -60,3 +66,22 @@ def test_what_repeats_itself_is_a_flood() -> None:
     assert found.startswith(f"{FLOOD_LINES + 1} lines within")
     ranks = [Line(number * 0.1, f"rank {number % 10} is gone: at 0x{number:x}") for number in range(100)]
     assert log_lines.floods(ranks) == [], "each of another rank"
+
+
+def test_an_etcd_that_serves_nobody_is_noticed() -> None:
+    with etcd.running() as cluster:
+        [node] = cluster.nodes
+        pulse = EtcdPulse(cluster.nodes)
+        pulse.start()
+        deadline = Deadline(30)
+        while len(pulse.take_spans(0.0)) < 2 and not deadline.expired:  # one answer, and what follows it
+            time.sleep(0.01)
+        stopped_at = time.monotonic()
+        node.signal(signal.SIGSTOP)
+        while not (unserved := pulse.take_spans(1.0)) and not deadline.expired:
+            time.sleep(0.01)
+        node.signal(signal.SIGCONT)
+        pulse.stop()
+    [(began, ended)] = unserved
+    assert stopped_at - 1.0 < began < stopped_at + 0.5
+    assert ended - began > 1.0

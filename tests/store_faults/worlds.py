@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from chaos.plan import environment
-from store_faults.plan import SLOTS, switched_off
+from store_faults.etcd_pulse import EtcdPulse
+from store_faults.plan import SLOTS, UNSERVED_S, switched_off
 from support import etcd
 from support.etcd import EtcdCluster, EtcdNode
 from support.hosts import Network
@@ -57,6 +58,10 @@ class World:
         """What has died though nobody killed it."""
         return ""
 
+    def take_unserved(self) -> list[tuple[float, float]]:
+        """From when to when the store served nobody, since the last call."""
+        return []
+
     def report(self) -> str:
         return "is an etcd"
 
@@ -92,17 +97,24 @@ class EtcdWorld(World):
     def __init__(self, cluster: EtcdCluster) -> None:
         super().__init__("etcd", cluster.url())
         self.cluster = cluster
+        self.pulse = EtcdPulse(cluster.nodes)
+        self.pulse.start()
 
     @property
     def nodes(self) -> list[EtcdNode]:
         return self.cluster.nodes
+
+    def take_unserved(self) -> list[tuple[float, float]]:
+        return self.pulse.take_spans(UNSERVED_S)
 
 
 @contextmanager
 def opened(name: str) -> Iterator[World]:
     with ExitStack() as stack:
         if name == "etcd":
-            yield EtcdWorld(stack.enter_context(etcd.running(3)))
+            world = EtcdWorld(stack.enter_context(etcd.running(3)))
+            stack.callback(world.pulse.stop)
+            yield world
             return
         network = stack.enter_context(Network(HOSTS)) if name == "hosts" else None
         if network is None:
