@@ -16,8 +16,8 @@ from store_faults.worlds import EtcdWorld, TcpWorld
 from support.etcd import EtcdNode
 
 EVERYBODY = range(SLOTS)
-# By then everybody has noticed that etcd is gone: heartbeats stay unanswered, the other nodes are tried meanwhile, and one
-# try more may be under way.
+# By then everybody has noticed that etcd is gone: heartbeats stay unanswered, other nodes are tried meanwhile, and one
+# more try may be under way.
 ETCD_MISSED_S = 0.5 * HEARTBEAT_S + FAIL_OVER_S + 1.0
 TOLD_WITHIN_S = 0.5 * HEARTBEAT_S  # of a move: who hears of it later than a heartbeat time-out is missed meanwhile
 
