@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UCX as it is at its best: registered memory, puts and one flush, both sides polling. A driver as
-// benchmarks/support/network_drivers.py wants it. UCX_TLS and its relatives choose the route.
+// benchmarks/support/network_drivers.py wants it. UCX_TLS and its relatives choose the route. With MF_BENCH_PEER_ERRORS
+// its endpoints hear of the peer's end, as whoever must not wait for the dead has them; some routes are slower then.
 #include <ucp/api/ucp.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -87,6 +89,11 @@ void initiate(const char* layouts, const char* target, const char* port) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<ucp_address_t*>(address.data());
+    if (std::getenv("MF_BENCH_PEER_ERRORS") != nullptr) {
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t status) { check(status, "the target"); };
+    }
     ucp_ep_h endpoint = nullptr;
     check(ucp_ep_create(ucx.worker, &params, &endpoint), "ucp_ep_create");
     ucp_rkey_h key = nullptr;

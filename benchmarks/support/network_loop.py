@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import sys
 import time
 from collections.abc import Callable
@@ -14,8 +15,12 @@ from support.shapes import REGION_BYTES, all_shapes, network_sizes
 
 
 def region(fill: int) -> Any:
-    """The memory that bytes move from, or to."""
-    return np.full(REGION_BYTES, fill, np.uint8)
+    """The memory that bytes move from, or to: as native/region.h has it, on whole and huge pages."""
+    pages = mmap.mmap(-1, REGION_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    memory[:] = fill
+    return memory
 
 
 def obey(prepare: Callable[[Any, Any, Any], Callable[[], None]]) -> None:

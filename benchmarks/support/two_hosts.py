@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 INITIATOR, TARGET = "10.78.0.1", "10.78.0.2"
 _HOLD = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); print(flush=True); signal.pause()"
+# The kernel says a moment later that a cable is plugged in, and UCX takes no device that has none.
+_UNTIL_UP = 'until [ "$(cat /sys/class/net/cable/operstate)" = up ]; do sleep 0.01; done'
 
 
 class TwoHosts:
@@ -51,6 +53,8 @@ def two_hosts() -> Iterator[TwoHosts]:
             _ip("link set lo up", *inside)
             _ip(f"address add {address}/24 dev cable", *inside)
             _ip("link set cable up", *inside)
+        for pid in holders.values():
+            subprocess.run([*_entered(pid), "sh", "-c", _UNTIL_UP], check=True, timeout=10)
         yield TwoHosts(holders)
 
 

@@ -109,6 +109,7 @@ void Initiator::drive_for(UcxMove& move, Deadline until) {
 
 // With the turn: one call of UCX, and what follows from it.
 bool Initiator::step() {
+    const std::size_t begun = moves_.size();
     {
         const std::lock_guard lock(mutex_);
         moves_.insert(moves_.end(), submitted_.begin(), submitted_.end());
@@ -116,6 +117,7 @@ bool Initiator::step() {
         std::ranges::move(retired_, std::back_inserter(closing_));
         retired_.clear();
     }
+    for (std::size_t i = begun; i < moves_.size(); ++i) moves_[i]->advance();  // its bytes leave before anybody listens
     bool changed = worker_->progress();
     for (UcxMove* move : moves_) changed |= move->advance();
     changed |= close_retired();

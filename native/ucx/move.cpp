@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kLongestFarewell{5};
 }  // namespace
 
 bool UcxMove::advance() {
+    if (over_) return true;
     const std::uint64_t before = activity();
     if (endpoint_ == nullptr && !lease()) return over_;
     obey_cancel();

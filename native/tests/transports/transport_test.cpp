@@ -3,6 +3,8 @@
 // What every transport has to do: one suite for all of them.
 #include "transports/transport.h"
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -263,6 +265,29 @@ TEST_P(TransportConformance, says_what_is_not_mapped_and_how_much_was_moved) {
     EXPECT_EQ(part.status, Status::InvalidParam);
     const bool untouched = std::memcmp(peer(0), std::vector<std::byte>(4096, std::byte{0x44}).data(), 4096) == 0;
     EXPECT_TRUE(part.moved_bytes == (untouched ? 0U : 4096U) || part.may_have_touched_more);
+}
+
+// Own memory that is there, and is not meant for it: small and large pieces, from their start or from somewhere inside.
+TEST_P(TransportConformance, refuses_own_memory_that_must_not_be_used_so) {
+    if (transport().traits().addresses_are_ours) return;
+    constexpr std::size_t kOwnBytes = 64 * 4096;
+    auto* const own = static_cast<std::byte*>(mmap(nullptr, kOwnBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(own, MAP_FAILED);
+    std::memset(peer(0), 0x55, kOwnBytes);
+    for (const std::size_t size : {std::size_t{64}, kOwnBytes}) {
+        EXPECT_EQ(move(Direction::Write, {{peer(0), own, size}}).status, Status::Ok);
+        const Outcome read = move(Direction::Read, {{own, peer(0), size}});
+        EXPECT_EQ(read.status, Status::InvalidParam);
+        EXPECT_NE(read.reason.find("buffer of this process"), std::string::npos) << read.reason;
+        EXPECT_EQ(own[0], std::byte{0});
+    }
+    ASSERT_EQ(mprotect(own + kOwnBytes / 2, kOwnBytes / 2, PROT_NONE), 0);
+    for (const std::size_t size : {std::size_t{64}, kOwnBytes / 2}) {
+        const Outcome written = move(Direction::Write, {{peer(0), own + kOwnBytes / 2 - size / 2, size}});
+        EXPECT_EQ(written.status, Status::InvalidParam);
+        EXPECT_NE(written.reason.find("buffer of this process"), std::string::npos) << written.reason;
+    }
+    munmap(own, kOwnBytes);
 }
 
 TEST_P(TransportConformance, fails_when_the_peer_is_gone) {
