@@ -20,7 +20,7 @@
 #include "sync/rcu.h"
 #include "tcp/served_memory.h"
 #include "tcp/server.h"
-#include "transfer/registered_memory.h"
+#include "transfer/registrations/registered_memory.h"
 
 namespace memfabric {
 namespace {

@@ -21,7 +21,7 @@
 #include "transfer/engine.h"
 #include "transfer/local_buffers.h"
 #include "transfer/outcome.h"
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 #include "transports/mapped.h"
 #include "transports/routed_batch.h"
 

@@ -19,7 +19,7 @@
 #include "sync/rcu.h"
 #include "sync/timed_lock.h"
 #include "transfer/peer_segments.h"
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 #include "transports/peer_process.h"
 #include "transports/transport.h"
 #include "ucx/remote_ranges.h"

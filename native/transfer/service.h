@@ -30,7 +30,7 @@
 #include "transfer/notifications.h"
 #include "transfer/peer_failures.h"
 #include "transfer/peers.h"
-#include "transfer/segment_offers.h"
+#include "transfer/registrations/segment_offers.h"
 #include "ucx/served_ranges.h"
 
 namespace memfabric {

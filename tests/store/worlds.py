@@ -23,7 +23,8 @@ from memfabric_hybrid.store import (
 )
 from memfabric_hybrid.store.client.client import StoreClient
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
-from memfabric_hybrid.store.etcd import api, key_requests
+from memfabric_hybrid.store.etcd import key_requests
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.round import decode
 from memfabric_hybrid.store.etcd.store import EtcdStore
 from memfabric_hybrid.store.limits import MAX_EPHEMERAL_BYTES, MAX_VALUE_BYTES, MIB

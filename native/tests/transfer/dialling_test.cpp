@@ -19,7 +19,7 @@
 #include "endpoint/frames.h"
 #include "tests/assertions.h"
 #include "transfer/engine.h"
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 
 namespace memfabric {
 namespace {

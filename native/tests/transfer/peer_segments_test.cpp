@@ -21,7 +21,7 @@
 #include "tests/assertions.h"
 #include "tests/descriptor_limits.h"
 #include "transfer/peers.h"
-#include "transfer/segment_offers.h"
+#include "transfer/registrations/segment_offers.h"
 
 namespace memfabric {
 namespace {

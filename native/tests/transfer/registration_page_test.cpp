@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@
 #include "memory/memfd.h"
 #include "sync/liveness_lease.h"
 #include "tests/assertions.h"
-#include "transfer/registrations.h"
+#include "transfer/registrations/registrations.h"
 #include "transports/peer_process.h"
 
 namespace memfabric {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.gateway import OutcomeUnknown
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.gateway import OutcomeUnknown
 from memfabric_hybrid.store.etcd.store import EtcdStore
 from store.worlds import soon, wait_until
 from support import etcd

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.store.etcd.names import Names, end_of, rank_of
+from memfabric_hybrid.store.etcd.gateway.api import end_of
+from memfabric_hybrid.store.etcd.names import Names, rank_of
 
 texts = st.text(alphabet="a/%2F5~#é\0", min_size=1, max_size=6)
 

@@ -13,7 +13,7 @@ import pytest
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import InvalidParam, NotConnected, TimedOut
-from memfabric_hybrid.store.etcd.credentials import Credentials, configured
+from memfabric_hybrid.store.etcd.gateway.credentials import Credentials, configured
 from memfabric_hybrid.store.etcd.store import EtcdStore
 from memfabric_hybrid.store.protection.private_key import PrivateKey
 from memfabric_hybrid.store.protection.protection import Protection

@@ -12,10 +12,10 @@ from memfabric_hybrid import clock
 from memfabric_hybrid.store.client.beat_supply import LOOK_S, BeatSupply
 from memfabric_hybrid.store.client.connection import ConnectionLost
 from memfabric_hybrid.store.client.event_channel import BEATS_PER_TIMEOUT, HeartbeatFactory, RunningHeartbeat
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import Compacted, raised_by
-from memfabric_hybrid.store.etcd.connection import EtcdConnection
-from memfabric_hybrid.store.etcd.http_answers import Piece
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import Compacted, raised_by
+from memfabric_hybrid.store.etcd.gateway.connection import EtcdConnection
+from memfabric_hybrid.store.etcd.gateway.http_answers import Piece
 from memfabric_hybrid.store.etcd.scope import Scope
 
 

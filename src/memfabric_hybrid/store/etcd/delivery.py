@@ -6,8 +6,8 @@ from itertools import groupby
 
 from memfabric_hybrid.store import messages as m
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
-from memfabric_hybrid.store.etcd import api
 from memfabric_hybrid.store.etcd.feed import Feed
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.key_requests import entries_of
 from memfabric_hybrid.store.etcd.scope import Scope
 

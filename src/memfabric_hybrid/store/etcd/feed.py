@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store.etcd.api import Event
+from memfabric_hybrid.store.etcd.gateway.api import Event
 
 
 class News(NamedTuple):

@@ -14,9 +14,9 @@ import msgspec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, InvalidParam, NotStarted
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import Compacted
 from memfabric_hybrid.store.etcd.feed import Feed, Subscription
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import Compacted
 from memfabric_hybrid.store.etcd.names import rank_of
 from memfabric_hybrid.store.etcd.round import Arrival, Round, decode
 from memfabric_hybrid.store.etcd.scope import Scope

@@ -13,9 +13,9 @@ import secrets
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import TimedOut
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import LeaseExists
 from memfabric_hybrid.store.etcd.feed import Feed
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import LeaseExists
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.limits import shown
 from memfabric_hybrid.store.url import StoreUrl

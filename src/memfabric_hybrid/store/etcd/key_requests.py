@@ -5,7 +5,7 @@ from __future__ import annotations
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, InvalidParam, NoResources
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.interface import OtherIncarnation
 from memfabric_hybrid.store.limits import MAX_PREFIX_BYTES, MIB, check_counter, counter, shown

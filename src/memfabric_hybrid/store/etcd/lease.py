@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memfabric_hybrid.clock import Deadline
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import LeaseExists, LeaseGone
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import LeaseExists, LeaseGone
 from memfabric_hybrid.store.etcd.scope import Scope
 
 

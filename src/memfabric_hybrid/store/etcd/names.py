@@ -61,11 +61,6 @@ def rank_of(name: bytes) -> int:
     return int(name.rpartition(b"/")[2])
 
 
-def end_of(prefix: bytes) -> bytes:
-    """The first name behind all that start with the prefix, which is ours and does not end with 0xff."""
-    return prefix[:-1] + bytes((prefix[-1] + 1,))
-
-
 def _escaped(text: str) -> bytes:
     return text.encode().replace(b"%", b"%25").replace(b"/", b"%2F")
 

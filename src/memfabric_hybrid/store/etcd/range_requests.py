@@ -7,7 +7,7 @@ import msgspec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotExist
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.limits import shown
 from memfabric_hybrid.store.state.ranges import LONGEST_SHOWN, RangeTable

@@ -9,7 +9,7 @@ import msgspec
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, NotExist
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.key_requests import check_value
 from memfabric_hybrid.store.etcd.names import rank_of
 from memfabric_hybrid.store.etcd.scope import Scope

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import Duplicated, FabricError, Unreachable
 from memfabric_hybrid.store import messages as m
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 from memfabric_hybrid.store.etcd.range_requests import RangeRequests
 from memfabric_hybrid.store.etcd.rank_requests import RankRequests
 from memfabric_hybrid.store.etcd.scope import Scope

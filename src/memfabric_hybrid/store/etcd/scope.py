@@ -13,9 +13,9 @@ from contextlib import suppress
 
 from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotConnected, TimedOut
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import LeaseExists
-from memfabric_hybrid.store.etcd.gateway import ANSWER_S, UNREPEATED_ANSWER_S, Gateway, OutcomeUnknown
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import LeaseExists
+from memfabric_hybrid.store.etcd.gateway.gateway import ANSWER_S, UNREPEATED_ANSWER_S, Gateway, OutcomeUnknown
 from memfabric_hybrid.store.etcd.names import Names
 
 FENCE_S = 3600  # longer than any endpoint keeps a request

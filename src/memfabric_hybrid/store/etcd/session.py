@@ -23,9 +23,9 @@ from memfabric_hybrid.store.client.session_state import SessionState
 from memfabric_hybrid.store.client.watch_callbacks import WatchCallbacks
 from memfabric_hybrid.store.etcd import incarnation, lease
 from memfabric_hybrid.store.etcd.channel import Channel
-from memfabric_hybrid.store.etcd.complaints import Compacted
 from memfabric_hybrid.store.etcd.delivery import Delivery
 from memfabric_hybrid.store.etcd.feed import Feed
+from memfabric_hybrid.store.etcd.gateway.complaints import Compacted
 from memfabric_hybrid.store.etcd.restoring import restore
 from memfabric_hybrid.store.etcd.scope import Scope
 from memfabric_hybrid.store.interface import SessionCallback

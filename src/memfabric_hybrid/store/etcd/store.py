@@ -16,10 +16,11 @@ from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost
 from memfabric_hybrid.store.client.event_channel import HeartbeatFactory
 from memfabric_hybrid.store.client.session_records import GRANTING
 from memfabric_hybrid.store.client.watch_callbacks import WatchRegistration
-from memfabric_hybrid.store.etcd import api, lease
-from memfabric_hybrid.store.etcd.complaints import LeaseGone
-from memfabric_hybrid.store.etcd.endpoints import Endpoints
-from memfabric_hybrid.store.etcd.gateway import Gateway
+from memfabric_hybrid.store.etcd import lease
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import LeaseGone
+from memfabric_hybrid.store.etcd.gateway.endpoints import Endpoints
+from memfabric_hybrid.store.etcd.gateway.gateway import Gateway
 from memfabric_hybrid.store.etcd.gathering import Gathering
 from memfabric_hybrid.store.etcd.incarnation import wait_for_recovery
 from memfabric_hybrid.store.etcd.key_requests import KeyRequests

@@ -16,10 +16,10 @@ from memfabric_hybrid.clock import Deadline
 from memfabric_hybrid.errors import NotStarted
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft
 from memfabric_hybrid.store.client.dialer import pauses_s
-from memfabric_hybrid.store.etcd import api
-from memfabric_hybrid.store.etcd.complaints import TokenExpired, raised_by
-from memfabric_hybrid.store.etcd.connection import Endpoint, EtcdConnection
-from memfabric_hybrid.store.etcd.endpoints import Endpoints
+from memfabric_hybrid.store.etcd.gateway import api
+from memfabric_hybrid.store.etcd.gateway.complaints import TokenExpired, raised_by
+from memfabric_hybrid.store.etcd.gateway.connection import Endpoint, EtcdConnection
+from memfabric_hybrid.store.etcd.gateway.endpoints import Endpoints
 from memfabric_hybrid.waiting_log import WaitingLog
 
 # For one request to one endpoint. What may be repeated does not wait long: a node that has just lost its leader may

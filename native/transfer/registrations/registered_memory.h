@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tcp/exposure.h"
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 
 namespace memfabric {
 

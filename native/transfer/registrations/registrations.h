@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "copy/request.h"
-#include "transfer/registration_page.h"
-#include "transfer/segment_offers.h"
+#include "transfer/registrations/registration_page.h"
+#include "transfer/registrations/segment_offers.h"
 
 namespace memfabric {
 

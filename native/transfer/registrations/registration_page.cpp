@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/registration_page.h"
+#include "transfer/registrations/registration_page.h"
 
 namespace memfabric {
 

@@ -12,7 +12,7 @@ from memfabric_hybrid import clock
 from memfabric_hybrid.machine import signal_handlers
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NeverLeft, NotAdmitted
 from memfabric_hybrid.store.client.tls_socket import TlsSocket
-from memfabric_hybrid.store.etcd.http_answers import AnswerReader, NotHttp, Piece
+from memfabric_hybrid.store.etcd.gateway.http_answers import AnswerReader, NotHttp, Piece
 from memfabric_hybrid.store.protection.tls_failure import TlsFailure
 from memfabric_hybrid.store.url import StoreUrl
 

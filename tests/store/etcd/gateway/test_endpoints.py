@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memfabric_hybrid.store import parse_url
-from memfabric_hybrid.store.etcd.endpoints import Endpoints
+from memfabric_hybrid.store.etcd.gateway.endpoints import Endpoints
 from store.said import INFO, said
 
 A, B = ("a", 1), ("b", 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 
 FIRST_ANSWERS = """
 import importlib, sys, threading
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 
 sys.setswitchinterval(1e-6)
 for _ in range(200):

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from memfabric_hybrid.store.etcd.names import end_of
-
 RANGE, TXN = "/v3/kv/range", "/v3/kv/txn"
 GRANT, REVOKE, KEEP_ALIVE, TIME_TO_LIVE = (
     "/v3/lease/grant",
@@ -141,6 +139,11 @@ def decode(answer: bytes, kind: type[_Answer]) -> _Answer:
 
 def of_key(key: bytes) -> Body:
     return {"key": key}
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The first name behind all that start with the prefix, which is ours and does not end with 0xff."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def of_prefix(prefix: bytes) -> Body:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/registrations.h"
+#include "transfer/registrations/registrations.h"
 
 #include <algorithm>
 #include <cinttypes>

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memfabric_hybrid.store.etcd.http_answers import AnswerReader, NotHttp, Piece
+from memfabric_hybrid.store.etcd.gateway.http_answers import AnswerReader, NotHttp, Piece
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n{ok}"
 EMPTY = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"

@@ -14,10 +14,10 @@ from memfabric_hybrid.machine.file_descriptors import open_socket
 from memfabric_hybrid.store.client.connection import AnswerLate, ConnectionLost, NotAdmitted
 from memfabric_hybrid.store.client.greeting import AnswerWait
 from memfabric_hybrid.store.client.tls_socket import TlsSocket
-from memfabric_hybrid.store.etcd import api, credentials
-from memfabric_hybrid.store.etcd.complaints import raised_by
-from memfabric_hybrid.store.etcd.connection import Endpoint, EtcdConnection
-from memfabric_hybrid.store.etcd.credentials import Credentials
+from memfabric_hybrid.store.etcd.gateway import api, credentials
+from memfabric_hybrid.store.etcd.gateway.complaints import raised_by
+from memfabric_hybrid.store.etcd.gateway.connection import Endpoint, EtcdConnection
+from memfabric_hybrid.store.etcd.gateway.credentials import Credentials
 from memfabric_hybrid.store.protection import protection as protections
 from memfabric_hybrid.store.protection.protection import ProtectionSource
 from memfabric_hybrid.store.url import NO_PORT, StoreUrl

@@ -9,7 +9,7 @@ import msgspec
 
 from memfabric_hybrid.errors import FabricError, NoResources, NotConnected
 from memfabric_hybrid.store.client.connection import ConnectionLost
-from memfabric_hybrid.store.etcd import api
+from memfabric_hybrid.store.etcd.gateway import api
 
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, EXHAUSTED, FAILED_PRECONDITION = 3, 5, 7, 8, 9
 OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED = 11, 12, 16

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/segment_offers.h"
+#include "transfer/registrations/segment_offers.h"
 
 #include <algorithm>
 #include <array>
