@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import memfabric_hybrid as mf
 from support.c_programs import PROGRAMS, ROOT
 from support.environments import new_environment
 from support.ports import reserved_port
 
 ARCH = platform.machine()
-VERSIONS = ("1.3.91", "1.3.92")
+VERSIONS = (mf.__version__, "1.3.92")
 pytestmark = pytest.mark.timeout(600)
 
 
