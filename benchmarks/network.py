@@ -4,8 +4,10 @@ The hosts are two network namespaces of this machine with a cable between them (
 same shapes from 512 MiB of its own into 512 MiB over there; the drivers take turns, each figure is the best round's
 median.
 
-    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--peers] [--tls] [--ucx]
+    scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--streams] [--peers] [--tls] [--ucx]
 
+`--streams` adds what many writes reach together, by the number of streams (threads; the limit has a connection for each)
+and by the window (writes of a stream that are under way at a time).
 `--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
 `--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS, `--ucx` those by UCX over TCP, and its
 driver as it is when it hears of a peer's end, as ours must: UCX then moves otherwise over TCP.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import struct
 import subprocess
 import sysconfig
@@ -51,6 +54,8 @@ UCX_ROOT = Path(sysconfig.get_path("purelib")) / "libucx"  # of the Python packa
 _UCP = UCX_ROOT / "lib" / "libucp.so.0"
 SAME_UCX = {"MF_UCX_LIBRARY": str(_UCP)} if _UCP.exists() else {}  # ours would take the system's first
 MOST_OPERATIONS = 200  # of one sample
+FLOW_SIZES, FLOW_STREAMS, FLOW_WINDOWS = (4 << 10, 64 << 10, 1 << 20), (1, 2, 4), (1, 4, 16)
+FLOW_BYTES, MOST_FLOW_OPERATIONS = 512 << 20, 8192
 
 
 def write_layouts(shapes: list[Shape], path: Path) -> None:
@@ -113,11 +118,26 @@ def tell(report: Report, shape: Shape, medians: dict[str, float]) -> None:
     report.add(f"{shape.name:>10}  {speed:>10}  µs: {figures}\n{'':24}{'; '.join(verdicts)}", **row)
 
 
+def measure_flows(report: Report, drivers: list[Driver], rounds: int) -> None:
+    for size, streams, window in itertools.product(FLOW_SIZES, FLOW_STREAMS, FLOW_WINDOWS):
+        operations = min(FLOW_BYTES // size, MOST_FLOW_OPERATIONS)
+        speeds = {driver.name: 0.0 for driver in drivers}
+        for _ in range(rounds):
+            for driver in drivers:
+                speeds[driver.name] = max(speeds[driver.name], driver.flow(size, streams, window, operations))
+        ratio = speeds[OURS] / speeds[SOCKET]
+        figures = ", ".join(f"{name} {speed / 1e9:.2f}" for name, speed in speeds.items())
+        what = f"{size >> 10:5} KiB, {streams} streams, window {window:2}"
+        row: dict[str, Any] = {"flow_bytes": size, "streams": streams, "window": window, "bytes_per_s": speeds}
+        report.add(f"{what}  GB/s: {figures}; {ratio:.2f} × the limit", **row)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="one shape")
     parser.add_argument("--sizes", action="store_true", help="all sizes, and a plot")
+    parser.add_argument("--streams", action="store_true", help="by number of streams and window")
     parser.add_argument("--peers", action="store_true", help="Mooncake and NIXL as well")
     parser.add_argument("--tls", action="store_true", help="ours with TLS as well")
     parser.add_argument("--ucx", action="store_true", help="ours by UCX as well")
@@ -140,9 +160,12 @@ def main() -> None:
             if options.only not in (None, shape.name) or (is_size and not options.sizes):
                 continue
             tell(report, shape, measure(drivers, number, shape, options.rounds))
+        shape_rows = list(report.rows)
+        if options.streams:
+            measure_flows(report, [driver for driver in drivers if driver.name in (SOCKET, OURS)], options.rounds)
     report.save()
     if options.sizes:
-        network_plot.save(report.rows)
+        network_plot.save(shape_rows)
 
 
 if __name__ == "__main__":

@@ -49,13 +49,39 @@ inline std::vector<Shape> read_shapes(const char* path) {
     return shapes;
 }
 
-template <typename Write>
-void obey(const std::vector<Shape>& shapes, Write write) {
+// Many writes of one size: `operations` over all streams, at most `window` of a stream unanswered at a time.
+struct Flow {
+    std::size_t size;
+    std::size_t streams;
+    std::size_t window;
+    std::size_t operations;
+
+    std::size_t offset(std::size_t stream, std::size_t operation) const {
+        const std::size_t part = kRegionBytes / streams;
+        return stream * part + operation * size % part;
+    }
+};
+
+// "shape operations" or "flow size streams window operations"; whoever cannot do the latter has no `flow`.
+template <typename Write, typename FlowOf = void (*)(const Flow&)>
+void obey(const std::vector<Shape>& shapes, Write write, FlowOf flow_of = [](const Flow&) { die("no flows"); }) {
     std::printf("ready\n");
     std::fflush(stdout);
-    std::size_t shape = 0;
-    std::size_t operations = 0;
-    while (std::scanf("%zu %zu", &shape, &operations) == 2 && shape < shapes.size()) {
+    char word[32];
+    while (std::scanf("%31s", word) == 1) {
+        if (std::string(word) == "flow") {
+            Flow flow{};
+            if (std::scanf("%zu %zu %zu %zu", &flow.size, &flow.streams, &flow.window, &flow.operations) != 4) return;
+            const auto start = std::chrono::steady_clock::now();
+            flow_of(flow);
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+            std::printf("flowed %.6f\n", took.count());
+            std::fflush(stdout);
+            continue;
+        }
+        const std::size_t shape = std::strtoul(word, nullptr, 10);
+        std::size_t operations = 0;
+        if (std::scanf("%zu", &operations) != 1 || shape >= shapes.size()) return;
         std::printf("samples [");
         for (std::size_t i = 0; i < operations; ++i) {
             const auto start = std::chrono::steady_clock::now();

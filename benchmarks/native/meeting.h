@@ -37,21 +37,31 @@ inline int without_delay(int fd) {
     return fd;
 }
 
-// Listens at any port, says which behind "ready", and waits for the initiator.
-inline int wait_for_initiator(const char* address) {
+// Listens at any port, and says which behind "ready".
+inline int listen_at(const char* address) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in place = place_of(address, 0);
     socklen_t size = sizeof place;
-    if (bind(listener, reinterpret_cast<sockaddr*>(&place), size) != 0 || listen(listener, 1) != 0 ||
+    if (bind(listener, reinterpret_cast<sockaddr*>(&place), size) != 0 || listen(listener, 16) != 0 ||
         getsockname(listener, reinterpret_cast<sockaddr*>(&place), &size) != 0) {
         die(std::string("cannot listen at ") + address);
     }
     std::printf("ready %s %d\n", address, ntohs(place.sin_port));
     std::fflush(stdout);
+    return listener;
+}
+
+inline int accept_at(int listener) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) die("nobody came");
-    close(listener);
     return without_delay(fd);
+}
+
+inline int wait_for_initiator(const char* address) {
+    const int listener = listen_at(address);
+    const int fd = accept_at(listener);
+    close(listener);
+    return fd;
 }
 
 inline int connect_to(const char* address, const char* port) {

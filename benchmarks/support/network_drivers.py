@@ -1,7 +1,8 @@
 """Everybody who moves bytes between the two hosts: a target process on one, an initiator on the other.
 
 A target prints "ready" and what the initiator has to know. An initiator prints "ready"; then a line "shape operations"
-makes it write that shape so many times, and it answers "samples" with the microseconds of each.
+makes it write that shape so many times, and it answers "samples" with the microseconds of each. Some know flows as well:
+"flow size streams window operations" is answered by "flowed" and the seconds for all of them.
 """
 
 from __future__ import annotations
@@ -46,12 +47,20 @@ class Driver:
         self._signal(signal.SIGSTOP)
 
     def run(self, shape: int, operations: int) -> list[float]:
+        return [float(us) for us in json.loads(" ".join(self._ask(f"{shape} {operations}", "samples")))]
+
+    def flow(self, size: int, streams: int, window: int, operations: int) -> float:
+        """Bytes per second."""
+        (seconds,) = self._ask(f"flow {size} {streams} {window} {operations}", "flowed")
+        return size * operations / float(seconds)
+
+    def _ask(self, line: str, answer: str) -> list[str]:
         assert self._initiator.stdin is not None
         self._signal(signal.SIGCONT)
-        print(shape, operations, file=self._initiator.stdin, flush=True)
-        samples = [float(us) for us in json.loads(" ".join(_answer(self._initiator, self.name, "samples")))]
+        print(line, file=self._initiator.stdin, flush=True)
+        words = _answer(self._initiator, self.name, answer)
         self._signal(signal.SIGSTOP)
-        return samples
+        return words
 
     def _signal(self, number: signal.Signals) -> None:
         if self._polls:
