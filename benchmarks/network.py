@@ -6,8 +6,8 @@ median.
 
     scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--streams] [--peers] [--tls] [--ucx]
 
-`--streams` adds what many writes reach together, by the number of streams (threads; the limit has a connection for each)
-and by the window (writes of a stream that are under way at a time).
+`--streams` adds what many writes reach together, by the number of streams (threads; the limit has a connection for
+each) and by the window (writes of a stream that are under way at a time).
 `--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
 `--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS, `--ucx` those by UCX over TCP, and its
 driver as it is when it hears of a peer's end, as ours must: UCX then moves otherwise over TCP.

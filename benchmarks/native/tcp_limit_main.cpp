@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The limit of TCP: sent straight from the source, received straight into place, with blocking calls and nothing else, on
-// one connection; flows on as many as they have streams, each with a thread on both sides. A driver as
+// The limit of TCP: sent straight from the source, received straight into place, with blocking calls and nothing else,
+// on one connection; flows on as many as they have streams, each with a thread on both sides. A driver as
 // benchmarks/support/network_drivers.py wants it.
 #include <cstdint>
 #include <functional>

@@ -1,8 +1,8 @@
 """Everybody who moves bytes between the two hosts: a target process on one, an initiator on the other.
 
 A target prints "ready" and what the initiator has to know. An initiator prints "ready"; then a line "shape operations"
-makes it write that shape so many times, and it answers "samples" with the microseconds of each. Some know flows as well:
-"flow size streams window operations" is answered by "flowed" and the seconds for all of them.
+makes it write that shape so many times, and it answers "samples" with the microseconds of each. Some know flows as
+well: "flow size streams window operations" is answered by "flowed" and the seconds for all of them.
 """
 
 from __future__ import annotations

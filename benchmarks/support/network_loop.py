@@ -30,8 +30,9 @@ def region(fill: int) -> Any:
 def obey(
     prepare: Callable[[Any, Any, Any], Callable[[], None]], submit: Callable[[int, int], Wait] | None = None
 ) -> None:
-    """`prepare(source offsets, target offsets, sizes)` makes what writes this layout; `submit(offset, size)` starts a write
-    and gives what waits for it."""
+    """`prepare(source offsets, target offsets, sizes)` makes what writes this layout; `submit(offset, size)` starts a
+    write and gives what waits for it.
+    """
     writers: dict[int, list[Callable[[], None]]] = {}
     shapes = all_shapes() + network_sizes()
     print("ready", flush=True)
