@@ -7,7 +7,7 @@ median.
     scripts/bench network [--rounds 5] [--only SHAPE] [--sizes] [--streams] [--peers] [--tls] [--ucx]
 
 `--streams` adds what many writes reach together, by the number of streams (threads; the limit has a connection for
-each) and by the window (writes of a stream that are under way at a time).
+each) and by the window: so many writes of a stream are under way at a time, which are one batch of ours.
 `--sizes` adds a row for every power of four from 4 KiB to 64 MiB and writes the plot results/network.svg.
 `--peers` measures Mooncake and NIXL as well, `--tls` our own transfers with TLS, `--ucx` those by UCX over TCP, and its
 driver as it is when it hears of a peer's end, as ours must: UCX then moves otherwise over TCP.
@@ -120,7 +120,7 @@ def tell(report: Report, shape: Shape, medians: dict[str, float]) -> None:
 
 def measure_flows(report: Report, drivers: list[Driver], rounds: int) -> None:
     for size, streams, window in itertools.product(FLOW_SIZES, FLOW_STREAMS, FLOW_WINDOWS):
-        operations = min(FLOW_BYTES // size, MOST_FLOW_OPERATIONS)
+        operations = min(FLOW_BYTES // size, MOST_FLOW_OPERATIONS)  # a multiple of every product of the other two
         speeds = {driver.name: 0.0 for driver in drivers}
         for _ in range(rounds):
             for driver in drivers:

@@ -7,15 +7,15 @@ import mmap
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from support.shapes import REGION_BYTES, all_shapes, network_sizes
+from support.shapes import LAYOUTS, REGION_BYTES, all_shapes, network_sizes
 
-Wait = Callable[[], None]
+Write = Callable[[], None]
+Prepare = Callable[[Any, Any, Any], Write]
 
 
 def region(fill: int) -> Any:
@@ -27,20 +27,15 @@ def region(fill: int) -> Any:
     return memory
 
 
-def obey(
-    prepare: Callable[[Any, Any, Any], Callable[[], None]], submit: Callable[[int, int], Wait] | None = None
-) -> None:
-    """`prepare(source offsets, target offsets, sizes)` makes what writes this layout; `submit(offset, size)` starts a
-    write and gives what waits for it.
-    """
-    writers: dict[int, list[Callable[[], None]]] = {}
+def obey(prepare: Prepare) -> None:
+    """`prepare(source offsets, target offsets, sizes)` makes what writes this layout."""
+    writers: dict[int, list[Write]] = {}
     shapes = all_shapes() + network_sizes()
     print("ready", flush=True)
     for line in sys.stdin:
         words = line.split()
         if words[0] == "flow":
-            assert submit is not None
-            print("flowed", _flow(submit, *map(int, words[1:])), flush=True)
+            print("flowed", _flow(prepare, *map(int, words[1:])), flush=True)
             continue
         number, operations = map(int, words)
         if number not in writers:
@@ -54,20 +49,23 @@ def obey(
         print("samples", json.dumps(samples), flush=True)
 
 
-def _flow(submit: Callable[[int, int], Wait], size: int, streams: int, window: int, operations: int) -> float:
-    """Seconds for all operations; as native/layouts.h has it."""
+def _flow(prepare: Prepare, size: int, streams: int, window: int, operations: int) -> float:
+    """Seconds for all operations; as native/layouts.h has it, but each window is one batch."""
     part = REGION_BYTES // streams
 
-    def run(stream: int) -> None:
-        unanswered: deque[Wait] = deque()
-        for i in range(len(range(stream, operations, streams))):
-            if len(unanswered) == window:
-                unanswered.popleft()()
-            unanswered.append(submit(stream * part + i * size % part, size))
-        for wait in unanswered:
-            wait()
+    def writers(stream: int) -> list[Write]:
+        made = []
+        for first in range(0, LAYOUTS * window, window):
+            offsets = [stream * part + number * size % part for number in range(first, first + window)]
+            places = np.array(offsets, np.uint64)
+            made.append(prepare(places, places, np.full(window, size, np.uint64)))
+        return made
 
-    threads = [threading.Thread(target=run, args=(stream,)) for stream in range(streams)]
+    def run(batches: list[Write]) -> None:
+        for number in range(operations // (streams * window)):
+            batches[number % len(batches)]()
+
+    threads = [threading.Thread(target=run, args=(writers(stream),)) for stream in range(streams)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()

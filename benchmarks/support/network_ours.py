@@ -33,12 +33,6 @@ def prepare(sources: Any, targets: Any, sizes: Any) -> Callable[[], None]:
     return lambda: check(engine.batch_transfer_sync_write(session, mine, theirs, sizes))
 
 
-def submit(offset: int, size: int) -> Callable[[], None]:
-    session, there = told[0], int(told[1])
-    ticket = engine.submit_write(session, memory.ctypes.data + offset, there + offset, size)
-    return lambda: check(ticket.wait())
-
-
 check(engine.initialize(None, f"{address}:0", "Prefill", 0, way))
 check(engine.register(memory))
 if role == "target":
@@ -46,4 +40,4 @@ if role == "target":
     sys.stdin.read()
 else:
     assert engine.route(told[0]).name == route, engine.route(told[0])
-    obey(prepare, submit)
+    obey(prepare)

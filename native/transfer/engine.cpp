@@ -195,7 +195,7 @@ void TransferEngine::close() {
     closing_ = true;
     open_.store(false);
     const std::shared_ptr<SessionService> service = std::move(service_);
-    const std::shared_ptr<Stream> stream = std::move(stream_);
+    const std::shared_ptr<Submissions> submissions = std::move(submissions_);
     lease_.reset();
     registrations_.clear();
     registrations_.show_on(nullptr, nullptr);
@@ -208,7 +208,7 @@ void TransferEngine::close() {
         pid_t late = 0;
         static_cast<void>(service->wait_for_initiators(deadline(), late));  // who is stopped inside is told by nobody
     }
-    if (stream != nullptr) static_cast<void>(stream->close());
+    if (submissions != nullptr) submissions->close();
     if (service != nullptr) service->stop();  // before the descriptors that it gives away are closed
     data_listener.reset();
     served.reset();
@@ -242,7 +242,7 @@ void TransferEngine::abandon_in_child() {
     data_listener_.reset();
     ucx_ranges_.reset();
     peers_.abandon_in_child();
-    stream_.reset();
+    submissions_.reset();
     page_.reset();
     arena_.reset();
     port_holder_.reset();

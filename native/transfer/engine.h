@@ -41,6 +41,7 @@
 #include "transfer/registrations/registrations.h"
 #include "transfer/registrations/segment_offers.h"
 #include "transfer/service.h"
+#include "transfer/submissions.h"
 #include "transports/transport.h"
 #include "ucx/context.h"
 #include "ucx/served_ranges.h"
@@ -142,8 +143,8 @@ public:
     // Runs the transfer on a stream; 0 is no stream. A notification goes with writes only, as above.
     Status submit(Direction direction, std::string_view session, const TransferArrays& arrays, std::uint64_t stream,
                   std::optional<std::string_view> notification = std::nullopt);
-    // Runs any work of this engine on the engine's own stream.
-    Status submit_own(Stream::Task task);
+    // Runs any work of this engine beside the program, behind what was submitted for that session before.
+    Status submit_own(std::string_view session, Submissions::Task task);
 
     std::shared_ptr<PeerFailures> failures() const;
 
@@ -211,7 +212,7 @@ private:
     std::shared_ptr<SessionService> service_;       // shared with calls that wait while the engine closes
     std::unique_ptr<tcp::ServedMemory> served_;     // what peers of other hosts see of the page
     std::unique_ptr<tcp::Listener> data_listener_;  // where they connect, if not at the session's address
-    std::shared_ptr<Stream> stream_;
+    std::shared_ptr<Submissions> submissions_;
     Directory directory_;
     ChooseNetworkRoute choose_network_route_;
     ucx::Options ucx_options_;

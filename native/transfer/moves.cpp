@@ -311,19 +311,18 @@ Status TransferEngine::submit(Direction direction, std::string_view session, con
         sequence);
 }
 
-Status TransferEngine::submit_own(Stream::Task task) {
+Status TransferEngine::submit_own(std::string_view session, Submissions::Task task) {
     if (const Status status = check_process(); status != Status::Ok) return status;
-    std::shared_ptr<Stream> stream;
+    std::shared_ptr<Submissions> submissions;
     {
         const std::lock_guard lock(mutex_);
         if (!open_.load()) {
             return fail(Status::NotInit, "the transfer engine is not initialised: call initialize() first");
         }
-        if (stream_ == nullptr) stream_ = Stream::make();
-        stream = stream_;
+        if (submissions_ == nullptr) submissions_ = std::make_shared<Submissions>();
+        submissions = submissions_;
     }
-    std::uint64_t sequence = 0;
-    return stream->submit(std::move(task), sequence);
+    return submissions->submit(session, std::move(task));
 }
 
 }  // namespace memfabric

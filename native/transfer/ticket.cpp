@@ -9,13 +9,12 @@
 
 namespace memfabric {
 
-Status Ticket::run(const Stream::Task& work) {
+void Ticket::run(const Stream::Task& work) {
     State expected = State::Waiting;
-    if (!state_.compare_exchange_strong(expected, State::Running)) return Status::Ok;
+    if (!state_.compare_exchange_strong(expected, State::Running)) return;
     const Cancellation scope([this] { return cut_.load(std::memory_order_acquire); });
     const Status status = Stream::run_cancellable(work);
     completion_.finish({status, 0, status == Status::Ok ? std::string() : last_error()});
-    return status;
 }
 
 bool Ticket::cancel() {

@@ -18,8 +18,8 @@ namespace memfabric {
 // Thread contract: any thread. Whoever runs the work keeps the ticket alive.
 class MF_API Ticket {
 public:
-    // The outcome of `work`, unless the ticket was cancelled first.
-    Status run(const Stream::Task& work);
+    // The transfer, unless the ticket was cancelled first.
+    void run(const Stream::Task& work);
 
     bool done() const { return completion_.done(); }
     bool cancel();                                  // true if the transfer will never begin

@@ -28,12 +28,12 @@ assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_er
 assert engine.register_memory(here, 1 << 16) == 0, mf.get_last_err_msg()
 
 async def main():
-    _native._hold_at("stream.before_task")  # so that all of them are under way together
+    _native._hold_at("submissions.before_task")  # so that all of them are under way together
     tickets = [engine.submit_write(engine.session_id, here, here + 64 * (i + 1), 64) for i in range(100)]
     waiting = [asyncio.ensure_future(wait(ticket)) for ticket in tickets]
     await asyncio.sleep(0)
     assert not any(ticket.done for ticket in tickets)
-    _native._release_at("stream.before_task")
+    _native._release_at("submissions.before_task")
     return await asyncio.gather(*waiting)
 
 async def wait(ticket):

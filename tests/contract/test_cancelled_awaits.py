@@ -118,7 +118,7 @@ def test_transfer_that_has_not_begun_is_withdrawn_at_once(engine: mf.TransferEng
     own = ctypes.create_string_buffer(b"new", 3)
 
     async def main() -> None:
-        with held("stream.before_task"):
+        with held("submissions.before_task"):
             first = engine.submit_write(engine.session_id, ctypes.addressof(own), there, 3)
             second = engine.submit_write(engine.session_id, ctypes.addressof(own), there + 64, 3)
             with pytest.raises(asyncio.TimeoutError):

@@ -148,7 +148,7 @@ def test_waiting_for_a_ticket_is_left() -> None:
     with mf.TransferEngine() as engine:
         assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
         assert engine.register_memory(ctypes.addressof(target), 64) == 0, mf.get_last_err_msg()
-        with pause_points.held("stream.before_task"):
+        with pause_points.held("submissions.before_task"):
             ticket = engine.submit_write(engine.session_id, ctypes.addressof(source), ctypes.addressof(target), 5)
             with interrupted_by():
                 ticket.wait()

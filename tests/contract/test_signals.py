@@ -30,6 +30,7 @@ def native_threads(store_url: str) -> Iterator[list[Path]]:
         assert pool.copy_data(address, place, source.nbytes, bm.BmCopyType.H2GH) == 0, mf.get_last_err_msg()
         assert pool.copy_data(address, place, 8, bm.BmCopyType.H2GH, 4, stream) == 0, mf.get_last_err_msg()
         assert engine.initialize(None, "127.0.0.1:0", "Prefill", 0) == 0, mf.get_last_err_msg()
+        engine.submit_write(engine.session_id, b"own", engine.trans_malloc(8)).result(20)
         assert shm.initialize(store_url, 1, 0, 0, shm.ShmConfig()) == 0, mf.get_last_err_msg()
         shm.create(0, 1, 0, 2 << 20)
         pythons = {TASKS / str(thread.native_id) for thread in threading.enumerate()}
@@ -48,7 +49,7 @@ def blocked_signals(task: Path) -> int:
 
 def test_native_threads_take_no_signals(native_threads: list[Path]) -> None:
     names = {name_of(task) for task in native_threads}
-    assert names >= {"mf-heartbeat", "mf-liveness", "mf-stream", "mf-session", "mf-lease", "mf-copy-0"}
+    assert names >= {"mf-heartbeat", "mf-liveness", "mf-stream", "mf-submitted", "mf-session", "mf-lease", "mf-copy-0"}
     # These two can be blocked by nobody; 32 and 33 are the C library's own.
     free = 1 << (signal.SIGKILL - 1) | 1 << (signal.SIGSTOP - 1) | 0b11 << 31
     everything = (1 << 64) - 1 & ~free

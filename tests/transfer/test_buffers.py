@@ -169,7 +169,7 @@ def test_a_buffer_lives_while_its_bytes_move(engine: mf.TransferEngine, peer: An
     session, memory = peer
     sources = [np.full(SIZE, value, np.uint8) for value in range(1, 9)]
     alive = [weakref.ref(source) for source in sources]
-    with held("stream.before_task"):
+    with held("submissions.before_task"):
         while sources:
             engine.submit_write(session, sources.pop(0), memory.ctypes.data)
         gc.collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transfers that run beside the program, on the engine's own stream.
+// Transfers that run beside the program.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <memory>
@@ -31,11 +31,11 @@ template <typename Run>
 TicketObject submit_ticket(const TransferObject& self, const std::string& session, const NumberList& buffers,
                            const NumberList& peer_buffers, const NumberList& lengths, Run run) {
     const auto ticket = std::make_shared<Ticket>();
-    TransferEngine* engine = self.engine.get();  // outlives its own stream
+    TransferEngine* engine = self.engine.get();  // outlives what is submitted to it
     const auto work = [engine, session, buffers = owned(buffers), peer_buffers = owned(peer_buffers),
                        lengths = owned(lengths),
                        run = std::move(run)] { return run(*engine, session, {buffers, peer_buffers, lengths}); };
-    raise_if_failed(engine->submit_own([ticket, work] { return ticket->run(work); }));
+    raise_if_failed(engine->submit_own(session, [ticket, work] { ticket->run(work); }));
     return {ticket};
 }
 
@@ -81,7 +81,7 @@ void notify(const TicketObject& self, const std::shared_ptr<Notifier>& notifier,
 void bind_tickets(nb::module_& module, nb::class_<TransferObject>& transfer) {
     constexpr const char* kWaitDoc =
         "Wait for the end. Returns the transfer's code; -2004 after `timeout` seconds; -2003 if it was cancelled.";
-    constexpr const char* kTicketDoc = "A ticket for a transfer on the engine's own stream.";
+    constexpr const char* kTicketDoc = "A ticket for a transfer that runs beside the program.";
     def_fast<&write_ticket, 5>(transfer, {"_submit_write",
                                           {"dest_session", "buffers", "peer_buffers", "lengths", "notify"},
                                           4,

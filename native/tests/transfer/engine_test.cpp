@@ -132,7 +132,7 @@ TEST(TransferEngine, tickets_run_wait_and_are_cancelled) {
     const auto engine = opened();
     std::atomic<bool> go{false};
     const auto submit = [&](const std::shared_ptr<Ticket>& ticket, Stream::Task work) {
-        EXPECT_EQ(engine->submit_own([ticket, work] { return ticket->run(work); }), Status::Ok);
+        EXPECT_EQ(engine->submit_own("peer", [ticket, work] { ticket->run(work); }), Status::Ok);
     };
     const auto first = std::make_shared<Ticket>();
     const auto second = std::make_shared<Ticket>();
