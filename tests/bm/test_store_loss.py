@@ -48,7 +48,8 @@ def check_copies_never_stopped(cluster: Cluster, indices: tuple[int, ...] = MEMB
         assert seen["wrong"] == []
         for target, changes in seen["changes"].items():
             if target + 1 in indices:
-                assert [code for _, code in changes] == [0]
+                said = "\n".join(f"--- worker {one}:\n{cluster.output(one)}" for one in (STORE, *MEMBERS))
+                assert [code for _, code in changes] == [0], f"rank {index - 1} to {target}: {changes}\n{said}"
                 assert seen["rounds"][target] > 10
 
 
